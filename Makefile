@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if 
 TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-api bench-nova kills chaos simulate acceptance jobs lock clean
+.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-api bench-workers bench-nova kills chaos simulate acceptance jobs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -35,7 +35,8 @@ setup: $(READY)  ## create .venv with the locked packages (half a minute, once)
 
 # A .venv without its stamp is the work of a set-up that did not finish: it is made anew. With an old stamp it is
 # sound and only brought up to date. Packages come by hash through uv, itself taken by hash from the same lock. It
-# trusts the certificates that the machine trusts, as behind a company's proxy it must.
+# trusts the certificates that the machine trusts, as behind a company's proxy it must, and does without its cache where
+# it can write none.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "spotfed needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." \
@@ -57,6 +58,8 @@ $(READY): requirements.lock pyproject.toml
 	  exit 1; }; \
 	echo "setup: installing the locked packages (about half a minute the first time)"; \
 	if $$pip install -q --only-binary :all: --require-hashes -r $(VENV)/uv.txt 2>/dev/null && \
+	  cache="$$($(BIN)/uv cache dir)" && \
+	  { { mkdir -p "$$cache" && [ -w "$$cache" ]; } 2>/dev/null || export UV_NO_CACHE=1; } && \
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --system-certs --require-hashes -r $(VENV)/rest.txt; then \
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps --no-build-isolation --editable .; \
 	else \
@@ -118,6 +121,7 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_volatile
 	$(BIN)/python -m tests.bench.bench_jobs
 	$(BIN)/python -m tests.bench.bench_traces
+	$(BIN)/python -m tests.bench.bench_client
 	$(BIN)/python -m tests.bench.bench_admission
 	$(BIN)/python -m tests.bench.bench_scale
 	$(BIN)/python -m tests.bench.bench_workers
@@ -127,6 +131,9 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 
 bench-api: setup  ## single admissions beside a bare FastAPI + Celery application, against what was asked for (quiet machine)
 	$(BIN)/python -m tests.bench.bench_api
+
+bench-workers: setup  ## two Monte-Carlo workers against one (quiet machine, minutes)
+	$(BIN)/python -m tests.bench.bench_workers
 
 experiments: setup  ## every experiment, and one page with their pictures: experiments/index.html (half an hour)
 	$(BIN)/spotfed experiment all

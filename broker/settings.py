@@ -10,12 +10,20 @@ from contextlib import suppress
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, parse_qs, parse_qsl, urlencode, urlsplit
 
 import platformdirs
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from broker import failpoints
 
@@ -133,15 +141,17 @@ LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], B
 LogFormat = Literal["console", "json"]
 
 
-class Settings(BaseSettings):
-    """The settings of one process, frozen. Names that end in ``_s`` are seconds of wall time."""
+class Settings(BaseModel):
+    """The settings of one process, frozen. Names that end in ``_s`` are seconds of wall time.
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_ignore_empty=True,
+    Fields that are not given are read from the environment.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
         frozen=True,
         str_strip_whitespace=True,
-        use_attribute_docstrings=True,
+        validate_default=True,
     )
 
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
@@ -232,10 +242,13 @@ class Settings(BaseSettings):
     advert_max_age_s: Seconds = 10.0
     """Age of a cloud's last advert from which the cloud counts as unreachable."""
 
+    remote_control: bool = True
+    """Whether the workers of this process answer Celery's remote control, see SECURITY.md."""
+
     open_jobs: int = Field(default=1_000, ge=1)
     """Largest number of batch jobs of one member that have not ended."""
 
-    webhook_allow: Annotated[Networks, NoDecode] = ()
+    webhook_allow: Networks = ()
     """Private networks, separated by commas, to which webhooks may go nevertheless, by http too."""
     webhook_connect_timeout_s: Seconds = 3.0
     """How long the receiver of a webhook may take to accept a connection."""
@@ -277,6 +290,9 @@ class Settings(BaseSettings):
     """Secret key or password of ``cloud_user``."""
     cloud_secret_file: File | None = None
     """File that contains ``cloud_secret``, instead of a variable."""
+    cloud_notifications: SecretStr | None = None
+    """RabbitMQ server to which an OpenStack cloud's Nova sends versioned notifications, as in
+    ``amqps://user:password@rabbit.example.org:5671/``: a cloud agent hears at once of failed requests."""
 
     failpoint: Annotated[str, AfterValidator(failpoints.checked)] | None = None
     """Place at which this process kills itself, see `broker.failpoints`; only for tests."""
@@ -285,6 +301,13 @@ class Settings(BaseSettings):
     """Seed of all random streams; each stream is keyed by it and the number of its sample."""
     samples: int = Field(default=10_000, ge=1)
     """Monte-Carlo samples from which a quantile table is made."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
+        variables = {name.upper(): text for name, text in os.environ.items() if text}  # noqa: TID251  (of all)
+        named = {name: variables.get(variable(name)) for name in cls.model_fields}
+        return {name: text for name, text in named.items() if text is not None} | given
 
 
 def load() -> Settings:

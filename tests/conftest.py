@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 from hypothesis import settings as hypothesis_settings
@@ -16,6 +17,8 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 # Two cores shared by several processes: an example's time says nothing about the code.
 hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True)
 hypothesis_settings.load_profile("spotfed")
+# So no call of a test gives up after httpx's five seconds either. Its defaults are one shared object.
+vars(httpx._config.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "write", "pool"), 60.0))
 
 
 #: What the tests of a folder are marked with, wherever in tests/ it is.
@@ -28,6 +31,7 @@ FOLDER_MARKERS = {
     "acceptance": ("data", "slow"),
     "fuzz": ("redis", "slow"),
     "upgrade": ("redis", "slow"),
+    "openstack": ("redis", "slow"),
 }
 #: What a test is marked with that uses a fixture.
 FIXTURE_MARKERS = {"redis_url": "redis", "data_dir": "data"}

@@ -3,7 +3,8 @@
 ``owner`` decides about one cloud, ``montecarlo`` samples for quantile tables, ``job_manager`` plans and
 manages batch jobs, ``node_agent`` runs their commands on the instances of a cloud, ``cloud_agent`` turns
 leases into instances of a real cloud. None of these imports another. Below them are ``agents``, which the two
-agents share, and ``celery_app``. The broker sends tasks by name and never imports this package.
+agents share, and ``worker_process``, which runs a worker. Above them is ``celery_app``, for Celery's own
+commands. The broker sends tasks by name and never imports this package.
 """
 
 import os

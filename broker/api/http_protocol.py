@@ -11,7 +11,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from broker.settings import settings
 
@@ -31,6 +31,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._awaits_head, self._awaits_body, self._begins = True, False, False
         self._head_bytes = self._calls = 0
+        self._unanswered: list[RequestResponseCycle] = []
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the head of the first call."""
@@ -38,9 +39,21 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._start_timer(self.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Wait for nothing any more, and end the calls under way."""
         self._stop_timer()
+        self._end_calls()
         super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Close the connection at once: what is still to be sent is dropped."""
+        self._end_calls()
+        self.transport.abort()
+
+    def _end_calls(self) -> None:
+        """Let calls write nothing more; uvicorn itself tells the newest call only."""
+        for call in self._unanswered:
+            call.disconnected = True
+            call.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse what came; go on waiting if that was not all of a head or a body."""
@@ -60,8 +73,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._stop_timer()
 
     def on_message_begin(self) -> None:
-        """Note that a call begins."""
+        """Note that a call begins, and let whoever answers it close the connection."""
         super().on_message_begin()
+        self.scope["state"]["abort"] = self.abort
         self._awaits_head, self._begins, self._head_bytes = True, True, 1
 
     def on_headers_complete(self) -> None:
@@ -69,6 +83,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._awaits_head, self._awaits_body = False, True
         self._calls += 1
         super().on_headers_complete()
+        if self.cycle is not None:
+            self._unanswered = [call for call in self._unanswered if not call.response_complete]
+            self._unanswered.append(self.cycle)
 
     def on_message_complete(self) -> None:
         """Note that the call is there."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 
 import redis.asyncio
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
 
 from broker.api.event_feed import EventFeed, FeedEvent, make_feed_event
 from broker.api.problems import ProblemError, events_gone, invalid_field
 from broker.storage.outages import retry_through_outages
 from broker.storage.streams import BEGINNING, EventsLostError, parse_id, read_all_after, read_newest_id
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 15.0
 SLOW_S = 10.0  # a reader that takes nothing for this long is disconnected; it resumes by its last id
@@ -76,12 +81,24 @@ async def event_stream(
     else:
         after = await read_newest_id(client, stream) if follow else BEGINNING
     pages = _follow(client, stream, feed, after) if follow else _read_to_end(client, stream, after)
-    return EventSourceResponse(
+    return _EventStreamResponse(
         _messages(pages, after, cloud, origins, check_key),
         ping=HEARTBEAT_S,
         ping_message_factory=lambda: ServerSentEvent(comment="still here"),
         send_timeout=SLOW_S,
     )
+
+
+class _EventStreamResponse(EventSourceResponse):
+    """Sends events until the stream ends or its reader is gone or takes nothing for ``send_timeout``."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one call."""
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            log.info("event stream closed: its reader takes nothing")
+            scope["state"]["abort"]()
 
 
 Pages = AsyncGenerator[Sequence[FeedEvent], None]

@@ -15,8 +15,6 @@ from broker.cli.errors import warn
 from broker.cli.options import build_model
 from broker.cli.redis_connection import connected_redis
 from broker.identity.models import AuditEntry, KeyRecord
-from broker.identity.store import let_in_operator
-from broker.local import queue
 from broker.local.state_files import key_file
 from broker.schemas.api_keys import KeyWish, NewKey, Rotation
 from broker.settings import settings
@@ -39,6 +37,9 @@ def create_first_key(as_json: JsonOption = False) -> None:
 
     Example: spotfed key first
     """
+    from broker.identity.store import let_in_operator  # redis, which calls of the API do without
+    from broker.local import queue
+
     config = settings()
     with connected_redis() as (client, keys):
         let_in_operator(client, keys, queue.first_key(config))

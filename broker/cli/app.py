@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, NamedTuple
@@ -15,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from broker.cli.errors import ExitCode, exit_code_of, explain_os_error, show_error
 from broker.cli.output import finish_output, has_failed, prepare_streams
 from broker.cli.stop_signal import end_on_signal
+from cloudsim.model.errors import InputError
 
 _RUN, _USE, _STUDY = "Try it and run it", "Use a running federation", "Study traces"
 
@@ -139,7 +142,10 @@ class LazyGroup(TyperGroup):
 def load_command(entry: CommandEntry) -> Any:
     """Import the module of a command and return the command as Typer builds it."""
     module, _, name = entry.target.partition(":")
+    gc.disable()  # modules stay: to look through them, again at the end, is a quarter of a short command
     target = getattr(import_module(f"broker.cli.{module}"), name)
+    gc.freeze()
+    gc.enable()
     if isinstance(target, typer.Typer):
         command: Any = typer.main.get_group(target)
     else:
@@ -147,7 +153,27 @@ def load_command(entry: CommandEntry) -> Any:
         single.command(entry.name)(target)
         command = typer.main.get_command(single)
     command.name, command.short_help = entry.name, entry.summary
+    _name_options(command)
     return command
+
+
+def _name_options(command: Any) -> None:
+    """Let the input errors of a command name its options as they are typed, not its function's parameters."""
+    for inner in getattr(command, "commands", {}).values():
+        _name_options(inner)
+    options = {option.name: option.opts[0] for option in command.params if option.param_type_name == "option"}
+    run = command.callback
+
+    @wraps(run)
+    def run_named(*arguments: Any, **values: Any) -> Any:
+        try:
+            return run(*arguments, **values)
+        except InputError as error:
+            if error.file is not None or error.field not in options:
+                raise
+            raise type(error)(error.message, field=options[error.field]) from error
+
+    command.callback = run and run_named
 
 
 app = typer.Typer(
@@ -175,7 +201,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options of spotfed itself."""
+    """Read the options that belong to no command."""
 
 
 def main() -> None:

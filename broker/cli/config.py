@@ -16,6 +16,7 @@ from rich.table import Column, Table
 
 from broker.cli.console import JsonOption, make_table, next_step, print_json, show_one
 from broker.cli.errors import warn
+from broker.contract.field_docs import read_field_docs
 from broker.local.state_files import address_file, find_api_url, find_redis_url, key_file, record_file
 from broker.settings import Settings, display_value, settings, unknown_variables, variable
 from cloudsim.federation.file_schema import FederationFile
@@ -73,14 +74,13 @@ def schema(as_json: JsonOption = False) -> None:
 
 def list_settings(config: Settings) -> list[SettingView]:
     """Return all settings in their order; where none is given, the value that commands find here."""
-    local = _local_values(config)
+    local, docs = _local_values(config), read_field_docs(Settings)
     views = []
-    for name, field in type(config).model_fields.items():
+    for name in Settings.model_fields:
         value, origin = getattr(config, name), "environment"
         if name not in config.model_fields_set:
             value, origin = local.get(name, (value, "default"))
-        description = describe(field.description or "")
-        views.append(SettingView(variable(name), display_value(name, value), origin, description))
+        views.append(SettingView(variable(name), display_value(name, value), origin, describe(docs[name])))
     return views
 
 

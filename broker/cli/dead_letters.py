@@ -156,7 +156,7 @@ def _find_letter(
         )
     if len(matches) > 1:
         clouds = ", ".join(box.cloud for box, _ in matches)
-        raise CommandError(f"{letter_id} is there in {clouds}: say which with --cloud", ExitCode.BAD_INPUT)
+        raise CommandError(f"{letter_id} is in {clouds}: choose one with --cloud", ExitCode.BAD_INPUT)
     return matches[0]
 
 

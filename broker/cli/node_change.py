@@ -10,9 +10,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import redis
 import typer
 from rich.console import RenderableType
 from rich.markup import escape
@@ -22,10 +21,14 @@ from broker.cli.console import JsonOption, make_table, next_step, number, show_o
 from broker.cli.errors import CommandError, ExitCode
 from broker.cli.redis_connection import connected_redis
 from broker.contract import Advert, CloudInfo, NodeKind, read_message
-from broker.local.state_files import find_federation, find_pid, find_redis_url
+from broker.local.process_record import is_supervised, read_record
+from broker.local.state_files import find_federation, find_redis_url
 from broker.settings import Settings, settings
 from broker.storage.keys import RedisKeys
 from cloudsim.model.nodes import NodeGroup, shape_of
+
+if TYPE_CHECKING:
+    import redis
 
 _TAKEN_S = 60.0
 _LOOK_S = 0.1
@@ -76,12 +79,12 @@ def apply(
                 f"no cloud is called {name!r}; there are: {', '.join(known)}", ExitCode.BAD_INPUT
             )
     with connected_redis() as (client, keys):
-        infos = _infos(client, keys)
-        reports = [_with_nodes(report, infos) for report in _check(config, path, cloud_ids or known)]
+        infos, local = _infos(client, keys), _find_processes(config)
+        reports = [_with_nodes(report, infos, local) for report in _check(config, path, cloud_ids or known)]
         blocked = any(report["in_the_way"] for report in reports)
         if not dry_run and not blocked:
             named = frozenset(cloud_ids or ())
-            _apply(config, client, keys, [one for one in reports if one["changes"] or one["cloud"] in named])
+            _apply(local, client, keys, [one for one in reports if one["changes"] or one["cloud"] in named])
     # Members that are in no file given by name may have their owners elsewhere.
     left = sorted(set(infos) - set(known)) if federation is None else []
     show_one(
@@ -132,9 +135,22 @@ def _check(config: Settings, path: Path, clouds: Sequence[str]) -> Iterator[Repo
         yield json.loads(answer)
 
 
-def _with_nodes(report: Report, infos: Mapping[str, CloudInfo]) -> Report:
-    """Add the nodes that the cloud has, and those of the file, for people."""
-    info = infos.get(report["cloud"])
+def _find_processes(config: Settings) -> dict[str, int | None]:
+    """Return the ids of the processes of ``spotfed up`` by name; None: one is about to start again.
+
+    A list that nobody keeps any more is left out, as other processes may have its numbers.
+    """
+    record = read_record(config.state_dir)
+    if record is None or not is_supervised(record):
+        return {}
+    return {entry["name"]: entry["pid"] for entry in record["processes"]}
+
+
+def _with_nodes(report: Report, infos: Mapping[str, CloudInfo], local: Mapping[str, int | None]) -> Report:
+    """Add the nodes that the cloud has, those of the file, and where its owner is, for people."""
+    info, process = infos.get(report["cloud"]), f"cloud-{report['cloud']}"
+    owner = report["owner"]
+    opening = owner is None and process in local
     after = tuple(NodeKind.model_validate(kind) for kind in report["node_kinds"])
     return {
         "cloud": report["cloud"],
@@ -143,7 +159,8 @@ def _with_nodes(report: Report, infos: Mapping[str, CloudInfo]) -> Report:
         "changes": info is not None and info.node_kinds != after,
         "in_the_way": report["in_the_way"],
         "moved_headroom": report["moved_headroom"],
-        "owner": report["owner"],
+        "owner": local[process] if opening else owner,
+        "opening": opening,
         "applied": False,
     }
 
@@ -157,28 +174,43 @@ def _shape(kinds: Sequence[NodeKind]) -> str:
     )
 
 
-def _apply(config: Settings, client: redis.Redis, keys: RedisKeys, reports: Sequence[Report]) -> None:
+def _apply(
+    local: Mapping[str, int | None], client: redis.Redis, keys: RedisKeys, reports: Sequence[Report]
+) -> None:
     """Let owners on this machine read their file anew, and wait until they have. Raises CommandError."""
     asked = [
-        (report, _epoch(client, keys, report["cloud"])) for report in reports if report["owner"] is not None
+        (report, _epoch(client, keys, report["cloud"]))
+        for report in reports
+        if report["opening"] or report["owner"] is not None
     ]
     for report, _ in asked:
         _signal(report["owner"], signal.SIGHUP)
     limit_s = time.monotonic() + _TAKEN_S
     for report, epoch in asked:
-        while _epoch(client, keys, report["cloud"]) <= epoch:
+        while not _has_taken(client, keys, report, epoch):
             if time.monotonic() > limit_s:
                 raise CommandError(
                     f"{report['cloud']} goes on with the nodes that it had: see the log of its owner, and "
                     "try `spotfed cloud apply --dry-run` again"
                 )
             time.sleep(_LOOK_S)
-        shape = _shape(_infos(client, keys)[report["cloud"]].node_kinds)
-        if shape != report["new_nodes"]:
-            raise CommandError(f"{report['cloud']} has taken {shape}: its owner reads another file")
         report["applied"] = True
         # Jobs run on without their agent, which reads the file when it is started again.
-        _signal(find_pid(config, f"agent-{report['cloud']}"), signal.SIGTERM)
+        _signal(local.get(f"agent-{report['cloud']}"), signal.SIGTERM)
+
+
+def _has_taken(client: redis.Redis, keys: RedisKeys, report: Report, epoch: int) -> bool:
+    """Return True once an owner of a later epoch has the nodes of the file.
+
+    Raises CommandError when it has others. One that was opening may have read the file as it was before, and
+    then reads it again.
+    """
+    if _epoch(client, keys, report["cloud"]) <= epoch:
+        return False
+    shape = _shape(_infos(client, keys)[report["cloud"]].node_kinds)
+    if shape != report["new_nodes"] and not report["opening"]:
+        raise CommandError(f"{report['cloud']} has taken {shape}: its owner reads another file")
+    return bool(shape == report["new_nodes"])
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:
@@ -217,7 +249,7 @@ def _lines(report: Report) -> list[RenderableType]:
         text += ", [green]applied[/green]"
     if report["changes"] and not report["applied"]:
         text += ", nothing is in the way"
-        if report["owner"] is None:
+        if report["owner"] is None and not report["opening"]:
             text += (
                 "; its owner does not run on this machine: start it again there, with the file as it is now"
             )

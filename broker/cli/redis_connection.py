@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import redis
+from typing import TYPE_CHECKING
 
 from broker.cli.errors import CommandError, ExitCode
 from broker.local.state_files import find_redis_url
 from broker.settings import public_address, settings
-from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+
+if TYPE_CHECKING:
+    import redis
 
 #: How long a command waits for a server that does not answer.
 DEADLINE_S = 5.0
@@ -26,6 +27,10 @@ def connected_redis() -> Iterator[tuple[redis.Redis, RedisKeys]]:
     CommandError
         When there is no server, or the server fails.
     """
+    import redis  # as heavy as all else that commands load, which most of them do without
+
+    from broker.storage.connections import connect
+
     config = settings()
     url = find_redis_url(config)
     if url is None:

@@ -32,7 +32,9 @@ from cloudsim.traces.trace import Trace
 CLOUD, SPOT = "cloud", "spot"
 
 NODES_HELP = "Shape of the cloud: 7x12 is 7 nodes of 12 cores; 4x8,2x16 two kinds of node."
-SAMPLES = typer.Option(min=1, help="Monte-Carlo samples a size.", show_default="SPOTFED_SAMPLES, else 10000")
+SAMPLES = typer.Option(
+    min=1, max=2**31, help="Monte-Carlo samples a size.", show_default="SPOTFED_SAMPLES, else 10000"
+)
 SEED = typer.Option(min=0, help="Seed of all random streams.", show_default="SPOTFED_SEED, else 0")
 
 
@@ -131,7 +133,10 @@ def single_cloud(
     workloads = []
     if spot is not None:
         workloads.append(Workload(SPOT, read_trace(spot, field="--spot"), delay_s, sla, (CLOUD,)))
-    return Federation((member,), tuple(workloads))
+    federation = Federation((member,), tuple(workloads))
+    for warning in (*federation.own_misfits(), *federation.spot_misfits()):
+        warn(warning)
+    return federation
 
 
 def samples_and_seed(samples: int | None, seed: int | None) -> tuple[int, int]:

@@ -11,13 +11,16 @@ import typer
 
 from broker.cli import formatting
 from broker.cli.console import JsonOption, check_picture, console, make_table, number, print_json, progress
+from broker.cli.errors import warn
 from broker.cli.simulation_options import NODES_HELP, SAMPLES, SEED, samples_and_seed, single_cloud
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import sampler_spec
 from cloudsim.federation.model import Federation
 from cloudsim.history.event_log import PHASE_STOP
+from cloudsim.model.changes import Change, Started, TurnedAway
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
+from cloudsim.model.requests import Kind
 from cloudsim.plots import save, table_figure
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.tables import QuantileTable
@@ -142,17 +145,32 @@ def _make_table(
     predictor = LocalPredictor(
         sampler_spec(member.spec, seed, births), sorted(flavours | {*federation.spot_flavours(member)})
     )
+    changes: list[Change] = []
     for now_s, request, _ in federation.requests():
         if now_s >= at_s:
             break
-        cloud.advance(now_s)
+        changes += cloud.advance(now_s)
         boundary_s = cloud.table_due_s(now_s) if cloud.needs_table(request) else None
         if boundary_s is not None:
             cloud.table = predictor.table(cloud.history.cut(boundary_s), boundary_s)
         cloud.admit(request, now_s)
         reached(now_s)
-    cloud.advance(at_s, PHASE_STOP)
+    changes += cloud.advance(at_s, PHASE_STOP)
+    _warn_of_turned_away(changes)
     return predictor.table(cloud.history.cut(at_s), at_s)
+
+
+def _warn_of_turned_away(changes: list[Change]) -> None:
+    """Warn of own requests that found no room, because a table knows nothing of them."""
+    turned_away = [change.request for change in changes if isinstance(change, TurnedAway)]
+    started = [change.instance for change in changes if isinstance(change, Started)]
+    lost_s = sum(request.cores * (request.lifetime_s or 0.0) for request in turned_away)
+    placed_s = sum(one.cores * (one.end_s - one.start_s) for one in started if one.kind is Kind.ON_DEMAND)
+    if turned_away:
+        warn(
+            f"own requests that found no room and count as no load: {len(turned_away):,} "
+            f"({lost_s / ((lost_s + placed_s) or 1.0):.1%} of the core-hours)"
+        )
 
 
 def _save_picture(path: Path, result: dict[str, Any], levels: tuple[float, ...]) -> None:

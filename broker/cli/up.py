@@ -18,7 +18,7 @@ import typer
 
 from broker.cli import federations
 from broker.cli.console import JsonOption, command_name, print_json
-from broker.cli.errors import CommandError, ExitCode
+from broker.cli.errors import CommandError, ExitCode, warn
 from broker.cli.federate import load_federation
 from broker.cli.simulation_options import SEED, samples_and_seed
 from broker.cli.stop_signal import stop_signal
@@ -76,7 +76,10 @@ def up(
         config = settings()
         parse_duration_s(history, field="--history")
         federation = federations.find(federation)
-        members = load_federation(federation, None).clouds
+        loaded = load_federation(federation, None)
+        members = loaded.clouds
+        for warning in loaded.own_misfits():
+            warn(warning)
         births, key = samples_and_seed(samples, seed)
         if samples is None and "samples" not in config.model_fields_set:
             births = _SAMPLES

@@ -9,26 +9,30 @@ All errors derive from ClientError; ``broker.client.errors`` draws their tree.
 
 from __future__ import annotations
 
+from functools import cached_property
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
 
-from broker.client.resources.api_keys import ApiKeysResource
-from broker.client.resources.clouds import CloudsResource
-from broker.client.resources.events import EventsResource
-from broker.client.resources.jobs import JobsResource
-from broker.client.resources.leases import LeasesResource
-from broker.client.resources.ledger import LedgerResource
-from broker.client.resources.members import MembersResource
-from broker.client.resources.on_demand import OnDemandResource
-from broker.client.resources.requests import RequestsResource
-from broker.client.resources.targets import TargetsResource
-from broker.client.resources.webhooks import WebhooksResource
 from broker.client.transport import ApiTransport
 from broker.settings import check_api_key, is_local
 from broker.settings import settings as read_settings
 from broker.storage.tls import api_context
+
+if TYPE_CHECKING:
+    from broker.client.resources.api_keys import ApiKeysResource
+    from broker.client.resources.clouds import CloudsResource
+    from broker.client.resources.events import EventsResource
+    from broker.client.resources.jobs import JobsResource
+    from broker.client.resources.leases import LeasesResource
+    from broker.client.resources.ledger import LedgerResource
+    from broker.client.resources.members import MembersResource
+    from broker.client.resources.on_demand import OnDemandResource
+    from broker.client.resources.requests import RequestsResource
+    from broker.client.resources.targets import TargetsResource
+    from broker.client.resources.webhooks import WebhooksResource
 
 DEADLINE_S = 60.0
 
@@ -71,26 +75,17 @@ class Client:
         if api_key:
             api_key = check_api_key(api_key)
         url = url or settings.url
+        is_encrypted = url.lower().startswith("https:")
         self._http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=timeout_s,
             transport=transport,
-            verify=api_context(settings),
+            # To load the authorities takes longer than a call; without TLS, none are trusted.
+            verify=api_context(settings) if is_encrypted else SSLContext(PROTOCOL_TLS_CLIENT),
             trust_env=not is_local(url),  # no proxy lies before this machine
         )
-        self._transport = api = ApiTransport(self._http, deadline_s)
-        self.requests = RequestsResource(api)
-        self.leases = LeasesResource(api)
-        self.clouds = CloudsResource(api)
-        self.on_demand = OnDemandResource(api)
-        self.targets = TargetsResource(api)
-        self.events = EventsResource(api)
-        self.ledger = LedgerResource(api)
-        self.jobs = JobsResource(api)
-        self.members = MembersResource(api)
-        self.api_keys = ApiKeysResource(api)
-        self.webhooks = WebhooksResource(api)
+        self._transport = ApiTransport(self._http, deadline_s)
 
     def __enter__(self) -> Self:
         return self
@@ -103,3 +98,82 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    # A resource is imported, with the messages that it speaks, when it is first used.
+
+    @cached_property
+    def requests(self) -> RequestsResource:
+        """Ask the federation for spot instances, and for quotes."""
+        from broker.client.resources.requests import RequestsResource
+
+        return RequestsResource(self._transport)
+
+    @cached_property
+    def leases(self) -> LeasesResource:
+        """Read, extend and end the leases of spot instances."""
+        from broker.client.resources.leases import LeasesResource
+
+        return LeasesResource(self._transport)
+
+    @cached_property
+    def clouds(self) -> CloudsResource:
+        """Show the clouds of the federation and drain their nodes."""
+        from broker.client.resources.clouds import CloudsResource
+
+        return CloudsResource(self._transport)
+
+    @cached_property
+    def on_demand(self) -> OnDemandResource:
+        """Start and stop on-demand instances."""
+        from broker.client.resources.on_demand import OnDemandResource
+
+        return OnDemandResource(self._transport)
+
+    @cached_property
+    def targets(self) -> TargetsResource:
+        """Choose the lifetime to ask for, by what a cloud discloses."""
+        from broker.client.resources.targets import TargetsResource
+
+        return TargetsResource(self._transport)
+
+    @cached_property
+    def events(self) -> EventsResource:
+        """Follow what happens in the federation."""
+        from broker.client.resources.events import EventsResource
+
+        return EventsResource(self._transport)
+
+    @cached_property
+    def ledger(self) -> LedgerResource:
+        """Compare promises with what happened."""
+        from broker.client.resources.ledger import LedgerResource
+
+        return LedgerResource(self._transport)
+
+    @cached_property
+    def jobs(self) -> JobsResource:
+        """Run batch jobs, and show their state and logs."""
+        from broker.client.resources.jobs import JobsResource
+
+        return JobsResource(self._transport)
+
+    @cached_property
+    def members(self) -> MembersResource:
+        """Manage members."""
+        from broker.client.resources.members import MembersResource
+
+        return MembersResource(self._transport)
+
+    @cached_property
+    def api_keys(self) -> ApiKeysResource:
+        """Manage API keys."""
+        from broker.client.resources.api_keys import ApiKeysResource
+
+        return ApiKeysResource(self._transport)
+
+    @cached_property
+    def webhooks(self) -> WebhooksResource:
+        """Manage webhooks."""
+        from broker.client.resources.webhooks import WebhooksResource
+
+        return WebhooksResource(self._transport)

@@ -51,7 +51,7 @@ from broker.contract.fields import (
     Resources,
     Seconds,
 )
-from broker.contract.leases import Lease, LeaseState
+from broker.contract.leases import GANGS_SINCE, Lease, LeaseState
 from broker.contract.replies import (
     Answer,
     BrokenPromise,
@@ -91,6 +91,7 @@ from broker.contract.version import (
 VERSION = current_version()
 
 __all__ = [
+    "GANGS_SINCE",
     "LONGEST_S",
     "OLDEST_VERSION",
     "VERSION",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
+from broker.contract.field_docs import describe_fields
 from broker.contract.fields import CloudId, Message
 from broker.contract.version import since
 from cloudsim.model.requests import Mode
@@ -26,7 +27,7 @@ class NodeKind(Message):
 class CloudInfo(Message):
     """The description of a member cloud, written when its owner opens."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     id: CloudId
     order: int
@@ -82,7 +83,7 @@ class Advert(Message):
     room and else 0, what runs is 0, and ``pool_cores`` is empty.
     """
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     cloud: CloudId
     at: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
 
 from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, RequestId, Seconds
 from broker.contract.replies import QuoteView
@@ -115,7 +115,8 @@ class Gone(_Command):
     """Report that the instance of a lease is gone.
 
     ``how`` says whether the cloud took it back (``evicted``) or could not run it (``failed``), ``why`` is the
-    provider's message.
+    provider's message. With ``in_s`` it still runs: its provider gave notice to take it back within as many
+    seconds.
     """
 
     kind: Literal["gone"] = "gone"
@@ -123,6 +124,7 @@ class Gone(_Command):
     how: Literal["evicted", "failed"]
     by: str
     why: Annotated[str, StringConstraints(max_length=500)]
+    in_s: Seconds | None = since(4)
 
 
 class Migrate(_Command):
@@ -217,4 +219,4 @@ _CloudCommand = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen 
 Command = Annotated[_LeaseCommand | _CloudCommand, Field(discriminator="kind")]
 
 #: Reads and writes the list of commands that an inbox entry carries.
-commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command])
+commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command], config=ConfigDict(defer_build=True))

@@ -62,7 +62,8 @@ Labels = Annotated[dict[Name, Name], Field(max_length=16), AfterValidator(_sort_
 class Message(BaseModel):
     """The base of all messages: immutable values that reject unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Most processes use few of the messages: each validator is built when it is first needed.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 #: The number of a spot pool, see ``cloudsim.admission.pools``; pool 0 is evicted first.

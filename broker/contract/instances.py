@@ -6,6 +6,9 @@ from typing import Literal
 
 from broker.contract.fields import Id, Message
 
+#: The message about an instance of an ended lease that still runs begins so; it is shown as a foreign one.
+STUCK = "cannot be ended: "
+
 
 class InstanceRecord(Message):
     """An instance of a real cloud.

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
+from broker.contract.field_docs import describe_fields
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.version import since
 from cloudsim.model.codes import Code
 from cloudsim.model.requests import Kind, Spread
+
+#: The version of the contract in which a lease may be spread over nodes. In a federation that speaks an
+#: earlier one an owner places no gang, because its journal could not say where the gang is.
+GANGS_SINCE = 4
 
 
 class LeaseState(Code):
@@ -33,7 +38,7 @@ class LeaseState(Code):
 class Lease(Message):
     """The promise about an instance."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     id: Id
     """The id of the attempt that obtained it, ``<request>.<attempt>``."""
@@ -85,6 +90,9 @@ class Lease(Message):
     """The spot pool from which it was sold."""
     renewed_at_s: float | None = since(3)
     """The time of its latest extension, in clouds where an extended lease counts as the newest."""
+    parts: tuple[tuple[int, int], ...] = since(GANGS_SINCE, ())
+    """The nodes of an on-demand lease that is spread over nodes (a gang), each with its cores there, ``node``
+    first; empty for a lease on one node."""
 
 
 def format_attempt_id(request: str, number: int) -> str:

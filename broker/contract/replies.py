@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from broker.contract.field_docs import describe_fields
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.leases import Lease
 from broker.contract.version import since
@@ -48,7 +49,7 @@ class BrokenPromise(Message):
 class QuoteView(Message):
     """A quote: the promise that a cloud would make now."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     answer: Literal["quote"] = "quote"
     cloud: CloudId
@@ -83,7 +84,7 @@ class CounterOffers(Message):
 class RefusalView(Message):
     """A refusal: why a cloud does not admit a request, and what it would admit instead."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     answer: Literal["refusal"] = "refusal"
     cloud: CloudId
@@ -182,4 +183,4 @@ class Reply(Message):
 
 
 #: Reads and writes the list of replies that an entry of a reply stream carries.
-replies: TypeAdapter[list[Reply]] = TypeAdapter(list[Reply])
+replies: TypeAdapter[list[Reply]] = TypeAdapter(list[Reply], config=ConfigDict(defer_build=True))

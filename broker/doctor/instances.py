@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import cast
 
 from broker.contract import CloudInfo
+from broker.contract.instances import STUCK
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.leases.instances import read_instance_records
@@ -27,9 +29,23 @@ def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
             f"start it: python -m workers.cloud_agent --cloud {cloud.id} --federation FILE",
             name=name,
         )
+    silence = cast("bytes | None", client.get(keys.silent_cloud(cloud.id)))
+    if silence is not None:
+        return failure(
+            f"the cloud's API has not answered {silence.decode(errors='replace')}: no lease is sent there",
+            "look at the cloud, and at the way to it; instances stay as they are, and no lease ends",
+            name=name,
+        )
     records = read_instance_records(client, keys, cloud.id)
     states = Counter(record.state for record in records if record.lease is not None)
     foreign = [record for record in records if record.lease is None]
+    stuck = [str(record.own_id) for record in foreign if (record.why or "").startswith(STUCK)]
+    if stuck:
+        return failure(
+            f"{len(stuck)} instances of ended leases cannot be ended, and count as used: {', '.join(stuck)}",
+            "end them at the cloud; the agent goes on trying, and its log says what the cloud answers",
+            name=name,
+        )
     counts = ", ".join(f"{states[state]} {state}" for state in sorted(states)) or "none"
     found = f"of leases: {counts}; started by the cloud's own users: {len(foreign)}"
     roomless = sum(not record.counted for record in foreign)

@@ -19,7 +19,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from broker.queue.celery_config import JOBS, MONTECARLO, cloud_queue, montecarlo_queue, unacked_options
+from broker.queue.celery_config import (
+    CONTROL_CHANNEL,
+    CONTROL_REPLIES,
+    EVENT_CHANNELS,
+    JOBS,
+    MONTECARLO,
+    cloud_queue,
+    montecarlo_queue,
+    unacked_options,
+)
 from broker.storage.keys import RedisKeys
 
 PASSWORD_BYTES = 32
@@ -87,7 +96,7 @@ RIGHTS: Mapping[str, Right] = {
     "webhook_claim": _BROKERS,
     "webhook_deliveries": _BROKERS,
     "sampler": Right(owner="r", broker="r", montecarlo="rw"),
-    "samplers": Right(broker="r", montecarlo="rw"),
+    "samplers": Right(owner="r", broker="r", montecarlo="rw"),
     "batch": Right(owner="rw", montecarlo="rw"),
     "job": Right(broker="r xadd", jobs="rw"),
     "open_jobs": Right(agent="r", broker="r zadd", jobs="rw"),
@@ -104,6 +113,7 @@ RIGHTS: Mapping[str, Right] = {
     "isolation": Right(agent="set"),
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
+    "silent_cloud": Right(instances="rw", broker="r"),
 }
 #: Parties that publish or listen, by the name of a channel in RedisKeys. The parties of a cloud reach only
 #: the channels of that cloud; whether they publish or listen follows from their commands.
@@ -144,6 +154,8 @@ COMMANDS: Mapping[str, str] = {
     "xinfo|consumers",
 }
 _CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "jobs", "operator")
+#: Parties whose processes are workers of Celery.
+_WORKERS = ("owner", "montecarlo", "jobs")
 #: Parties with one user per cloud, and the word for them in its name.
 _OF_CLOUDS = {"owner": "cloud", "agent": "agent", "instances": "instances"}
 
@@ -188,6 +200,7 @@ def render_user(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
         words.append(
             f"(+{command} {' '.join(f'%W~{make_key_pattern}' for make_key_pattern in sorted(patterns))})"
         )
+    words += _remote_control(keys, user)
     if user.party in _CALLS_SCRIPTS:
         # Redis demands reading and writing for all keys that a call declares. It checks what the script does
         # with them command by command, against the rest of this line.
@@ -245,7 +258,7 @@ def make_key_pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
 def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
     """Return the rights to the keys of Celery's transport.
 
-    Messages go to a queue by its name: bindings are written, but never read.
+    Messages go to a queue by its name. The version before also writes bindings, which nothing reads.
     """
     cloud = user.cloud
     bells = Right(owner="rw", instances="llen lpush", broker="llen lpush", montecarlo="llen lpush")
@@ -269,6 +282,33 @@ def _noted(right: Right) -> Right:
     parties = (party for party in COMMANDS if party != "operator")
     rights = {party: "sadd" for party in parties if getattr(right, party)}
     return Right(**rights, operator="")
+
+
+def _remote_control(keys: RedisKeys, user: User) -> list[str]:
+    """Return the selectors for Celery's remote control and events.
+
+    Workers listen to it, answer it and publish events; only the operator sends it and reads these. So it
+    reaches nobody through another worker.
+    """
+    prefix = keys.prefix
+    control, events = f"&{prefix}{CONTROL_CHANNEL}", f"&{prefix}{EVENT_CHANNELS}"
+    answers = f"~{prefix}{'[0-9a-f]' * 8}-*.{CONTROL_REPLIES}"
+    kinds = ("binding", "binding_permanent")
+    bindings = " ".join(f"~{prefix}_kombu.{kind}.{CONTROL_REPLIES}" for kind in kinds)
+    if user.party in _WORKERS:
+        return [_listen(control), _publish(events), f"(+smembers {bindings})", f"(+lpush {answers})"]
+    if user.party == "operator":
+        asking = [f"(+smembers +sadd +srem {bindings})", f"(+brpop +del {answers})"]
+        return [_publish(control), _listen(events), *asking]
+    return []
+
+
+def _listen(channel: str) -> str:
+    return f"(+psubscribe +punsubscribe resetchannels {channel})"
+
+
+def _publish(channel: str) -> str:
+    return f"(+publish resetchannels {channel})"
 
 
 # -- passwords -----------------------------------------------------------------------------------------------

@@ -142,7 +142,9 @@ class Journal:
         self.cloud = cloud
         self.signing = signing
         self._inbox = InboxVerifier(signing, keys.inbox(cloud), cloud)
-        self._speaks, self._events_kept = speaks, events_kept
+        self._events_kept = events_kept
+        #: The version of the contract to write.
+        self.speaks = speaks
         self.entries = JournalEntries(client, keys, cloud, speaks=speaks)
         self._latest: tuple[Commit, str, list[ChainedEntry]] | None = None
         # The entries of the inbox that were last read, as they came and as they were parsed.
@@ -222,7 +224,7 @@ class Journal:
         JournalError
             When events, sequence or cursor do not follow what is written; nothing was written.
         """
-        keys, cloud, speaks = self.keys, self.cloud, self._speaks()
+        keys, cloud, speaks = self.keys, self.cloud, self.speaks()
         before, entries = self._link(commit)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
@@ -268,7 +270,7 @@ class Journal:
         if self._latest is None or self._latest[0] is not commit:
             before = self._head_hash() if commit.after is None else commit.after
             entries: list[ChainedEntry] = []
-            hashed, speaks = before, self._speaks()
+            hashed, speaks = before, self.speaks()
             for number, event in enumerate(commit.events, commit.first):
                 body, entry = write_message(event, speaks).encode(), f"{commit.epoch}-{number}"
                 hashed = hash_entry(hashed, entry, body)
@@ -290,13 +292,13 @@ class Journal:
 
     def send(self, cloud: str, batch: Sequence[Command]) -> str:
         """Append commands to a cloud's inbox, as one entry, and return the id of the entry."""
-        inbox, body = self.keys.inbox(cloud), write_messages(batch, self._speaks()).encode()
+        inbox, body = self.keys.inbox(cloud), write_messages(batch, self.speaks()).encode()
         entry = self.redis.xadd(inbox, cast("dict[Any, Any]", self.signing.fields("c", body, inbox)))
         return cast("bytes", entry).decode()
 
     def publish_info(self, info: CloudInfo) -> None:
         """Publish the description of this member."""
-        text = write_message(info, self._speaks())
+        text = write_message(info, self.speaks())
         signature = self.signing.sign(text.encode(), self.keys.clouds)
         if not signature:
             self.redis.hset(self.keys.clouds, info.id, text)

@@ -48,4 +48,5 @@ class OwnLoad:
             [self._ended_s.get(lease.id, max(self._latest_s, lease.starts_at_s)) for lease in leases],
             [lease.cores for lease in leases],
             right_censored=[lease.id not in self._ended_s for lease in leases],
+            parallel=[bool(lease.parts) for lease in leases],
         )

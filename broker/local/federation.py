@@ -23,6 +23,7 @@ from broker.settings import Settings
 from broker.signing.key_files import local_key_files
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from broker.storage.private_files import append_to_private_file
 
 START_LIMIT_S = 120.0
 _LOG = "supervisor.log"
@@ -103,8 +104,8 @@ class LocalFederation:
         except (Exception, SystemExit):  # noqa: BLE001  (and Rich exits when a reader has left)
             with suppress(OSError, ValueError):
                 sys.stderr.write(f"{message}\n")
-        with suppress(OSError), (self.directory / "logs" / _LOG).open("a", encoding="utf-8") as log:
-            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {message}\n")
+        with suppress(OSError), append_to_private_file(self.directory / "logs" / _LOG) as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {message}\n".encode())
 
     def client(self, **options: Any) -> Client:
         """Return a client of its API; ``options`` are those of ``Client``."""

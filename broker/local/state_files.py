@@ -49,12 +49,6 @@ def find_federation(settings: Settings) -> Path | None:
     return None if federation is None else Path(federation)
 
 
-def find_pid(settings: Settings, process: str) -> int | None:
-    """Return the id of a process of ``spotfed up`` on this machine by its name, if it runs."""
-    processes = load_record(settings.state_dir).get("processes", [])
-    return next((entry["pid"] for entry in processes if entry["name"] == process), None)
-
-
 def find_api_key(settings: Settings) -> str | None:
     """Return SPOTFED_API_KEY, else the first key that is kept on this machine, if any.
 

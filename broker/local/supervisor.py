@@ -21,6 +21,7 @@ from typing import BinaryIO
 from broker.backoff import Backoff
 from broker.local.process_list import ProcessSpec
 from broker.storage.child_process import die_with_parent
+from broker.storage.private_files import append_to_private_file
 
 STOP_LIMIT_S = 8.0
 _LOOK_S = 0.1
@@ -167,7 +168,7 @@ class Supervisor:
         """Open the log of a process, or what takes and forgets everything if it cannot be opened."""
         what = f"{child.process.name} has no log"
         try:
-            log = child.log.open("ab")
+            log = append_to_private_file(child.log)
         except OSError as error:
             self._note_problem(what, error)
             return Path(os.devnull).open("ab")

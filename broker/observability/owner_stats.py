@@ -24,7 +24,7 @@ class OwnerStats:
     ----------
     tables, tables_s, last_table_s:
         How many tables were made, the seconds that they took in all, and those of the last one.
-    journal_entries, dead_letters, batches, archive_gaps:
+    journal_entries, dead_letters, batches, archive_gaps, table_due_age_s:
         As their gauges say.
     """
 
@@ -42,6 +42,10 @@ class OwnerStats:
     archive_gaps: int = gauge(
         "spotfed_archive_gaps",
         "1 if the archive of the cloud's journal lacks entries for good, or cannot be written",
+    )
+    table_due_age_s: float = gauge(
+        "spotfed_table_due_age_seconds",
+        "Time since the oldest table of the cloud that is not made yet was due; 0: none is",
     )
 
     def to_fields(self) -> dict[str, str]:

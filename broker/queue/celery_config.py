@@ -19,6 +19,15 @@ MONTECARLO = "montecarlo"
 
 JOBS = "jobs"
 
+#: Begins the names of the channels of remote control and of events, after the key prefix.
+FANOUT_PREFIX = "/celery."
+#: Exchanges of remote control, of the answers to it, and of events; and channels of the first and the last.
+CONTROL = "celery.pidbox"
+CONTROL_REPLIES = f"reply.{CONTROL}"
+EVENTS = "celeryev"
+CONTROL_CHANNEL = f"{FANOUT_PREFIX}{CONTROL}"
+EVENT_CHANNELS = f"{FANOUT_PREFIX}{EVENTS}/*"
+
 #: A batch that runs longer is killed with its process.
 BATCH_LIMIT_S = 600
 
@@ -71,6 +80,7 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
             "unacked_restore_interval": 2,
             "unacked_restore_throttle": 1,
             "priority_steps": [0],  # nothing here has a priority: one list a queue
+            "fanout_prefix": FANOUT_PREFIX,
             **unacked_options(queue),
         },
         broker_use_ssl=redis_tls(settings.redis_url, settings) or None,
@@ -88,7 +98,12 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
         worker_soft_shutdown_timeout=10,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_send_task_events=False,
-        worker_enable_remote_control=False,
+        worker_enable_remote_control=settings.remote_control,
+        # Kombu keeps lists that expire by scripts of its own, which workers may not load.
+        control_queue_expires=None,
+        control_queue_ttl=None,
+        event_queue_expires=None,
+        event_queue_ttl=None,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
     )

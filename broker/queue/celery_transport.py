@@ -10,11 +10,13 @@ skipped.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from kombu.transport import redis
 from redis.exceptions import NoPermissionError
+
+from broker.queue.celery_config import CONTROL, CONTROL_REPLIES, EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +46,38 @@ class QoS(redis.QoS):
 
 
 class Channel(redis.Channel):
-    """Reads messages, and skips those that are unreadable."""
+    """Reads messages, and skips those that are unreadable.
+
+    Kombu keeps sets of the queues of each exchange. They are written only where they are read, for answers to
+    remote control: messages go to a queue by its name, and remote control and events through channels of
+    Redis. In the sets of these, queues of workers that were killed would stay.
+    """
 
     QoS = QoS
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        if self.typeof(exchange).type == "fanout":
+            self._fanout_queues[queue] = (exchange, routing_key.replace("#", "*"))
+        elif exchange == CONTROL_REPLIES:
+            super()._queue_bind(exchange, routing_key, pattern, queue)
+
+    def _delete(self, queue: str, *arguments: Any, **options: Any) -> None:
+        if queue not in self._fanout_queues:
+            super()._delete(queue, *arguments, **options)
+
+    def _size(self, queue: str) -> int:
+        # Kombu asks as it declares a queue, also where no list is behind it.
+        is_channel = queue.endswith(f".{CONTROL}") or queue.startswith(f"{EVENTS}.")
+        return 0 if is_channel else int(super()._size(queue))
+
+    def _put_fanout(self, exchange: str, *arguments: Any, **options: Any) -> None:
+        # An ACL file of the version before does not let workers publish events.
+        with suppress(NoPermissionError) if exchange == EVENTS else nullcontext():
+            super()._put_fanout(exchange, *arguments, **options)
+
+    def _receive(self) -> Any:
+        with suppress(NoPermissionError):  # nor hear remote control
+            return super()._receive()
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from celery import Celery
-from kombu import Connection, Exchange, Producer, Queue
+from kombu import Connection, Exchange, Queue, serialization
 from kombu.utils.json import dumps
 
 from broker.queue.celery_config import ADVANCE, BATCH, DRAIN, JOBS, cloud_queue
@@ -71,16 +71,27 @@ class Wakeups:
         return self._prefix + cloud_queue(cloud), text.replace(task, str(uuid4())).replace(tag, str(uuid4()))
 
     def _make_form(self, cloud: str) -> tuple[str, str, str]:
-        # All virtual transports of kombu put the same message into a queue; this one keeps it in memory.
-        name = f"bell.{uuid4()}"
+        # Celery makes the task's message, and kombu puts it into the form that all its virtual transports
+        # share; the channel in memory carries nothing.
+        task, tag = str(uuid4()), str(uuid4())
+        message = self._app.amqp.create_task_message(task, DRAIN, ignore_result=True)
+        content_type, encoding, text = serialization.dumps(message.body, serializer="json")
         with Connection("memory://") as connection, connection.channel() as channel:
-            producer = Producer(channel)
-            sent = self._app.send_task(DRAIN, producer=producer, queue=name, ignore_result=True)
-            message = channel._get(name)
-            channel.queue_delete(name)
-        properties = message["properties"]
-        properties["delivery_info"]["routing_key"] = cloud_queue(cloud)
-        return dumps(message), sent.id, properties["delivery_tag"]
+            body, body_encoding = channel.encode_body(text, channel.body_encoding)
+            properties = message.properties | {
+                "body_encoding": body_encoding,
+                "delivery_tag": tag,
+                "delivery_info": {"exchange": "", "routing_key": cloud_queue(cloud)},
+                "delivery_mode": 2,
+            }
+            envelope = channel.prepare_message(
+                body,
+                content_type=content_type,
+                content_encoding=encoding,
+                headers=message.headers,
+                properties=properties,
+            )
+        return dumps(envelope), task, tag
 
 
 def send_batch(app: Celery, queue: str, message: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ def _no_evidence(_: str, __: float) -> Mapping[float, BrokenPromise]:
 
 
 class MembershipView:
-    """Reads all members, at most every ``REFRESH_S`` seconds and in one round trip."""
+    """Reads all members, at most every ``REFRESH_S`` seconds and in one round trip; two if some are real."""
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class MembershipView:
         self._refreshed_s = float("-inf")
         self._refreshing = asyncio.Lock()
         self._adverts: dict[str, _ReadAdvert] = {}
+        self._silent: frozenset[str] = frozenset()  # real clouds whose API does not answer their agent
         self._infos: dict[tuple[bytes, bytes, bytes | None], CloudInfo | None] = {}
         self._trust = 0
         self._tables: dict[str, TableSummary | None] = {}
@@ -131,6 +132,7 @@ class MembershipView:
             texts = await self._client.mget(self._advert_keys(clouds)) if clouds else []
         signatures = texts[len(clouds) :] or [None] * len(clouds)
         values = list(zip(texts[: len(clouds)], signatures, strict=True))
+        self._silent = await self._read_silent_clouds(infos)
         now_s = self._monotonic()
         adverts = [self._note_advert(cloud, raw, now_s) for cloud, raw in zip(clouds, values, strict=True)]
         await self._read_tables(
@@ -151,6 +153,12 @@ class MembershipView:
         if not self._signing.verifies:
             return adverts
         return adverts + [self._keys.advert_signature(cloud) for cloud in clouds]
+
+    async def _read_silent_clouds(self, infos: Sequence[CloudInfo]) -> frozenset[str]:
+        """Return the real clouds whose API does not answer their agent."""
+        real = [info.id for info in infos if info.instances is not None]
+        texts = await self._client.mget([self._keys.silent_cloud(cloud) for cloud in real]) if real else []
+        return frozenset(cloud for cloud, text in zip(real, texts, strict=True) if text is not None)
 
     def _parse_infos(
         self, published: Mapping[bytes, bytes], signatures: Mapping[bytes, bytes]
@@ -265,6 +273,7 @@ class MembershipView:
         age_s = now_s - read.written_s
         # In trace time nothing happens between two commands, and a silent owner is waited for.
         reachable = info.time == "trace" or age_s <= self._max_age_s
+        reachable = reachable and info.id not in self._silent
         # Nor does evidence change the order of clouds there: a replay must come to the same.
         broken = {} if info.time == "trace" else self._broken(info.id, read.advert.at_s)
         return Member(info, read.advert, self._tables.get(info.id), reachable, age_s, broken)

@@ -85,7 +85,7 @@ class Member:
     Attributes
     ----------
     reachable:
-        False if its advert is too old, or there is none.
+        False if its advert is too old, or there is none, or its agent hears nothing of a real cloud.
     broken:
         The evidence that it breaks promises, by SLA (``broker.ledger.ledger``); empty in trace time.
     """

@@ -35,14 +35,14 @@ class Rotation(Message):
     grace_s: Annotated[float, Field(ge=0, le=_LONGEST_GRACE_S, allow_inf_nan=False)] = _GRACE_S
 
 
-class NewKey(BaseModel):
+class NewKey(BaseModel, defer_build=True):
     """A key and its record. The key is shown only here: its hash is all that is kept."""
 
     key: str
     record: KeyRecord
 
 
-class ApiKeys(BaseModel):
+class ApiKeys(BaseModel, defer_build=True):
     """All keys, also those that have expired, the oldest first."""
 
     keys: list[KeyRecord]

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from broker.identity.models import AuditEntry
 
 
-class Audit(BaseModel):
+class Audit(BaseModel, defer_build=True):
     """The latest entries of the audit log, the latest first."""
 
     entries: list[AuditEntry]

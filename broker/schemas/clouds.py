@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from broker.contract import Advert, BrokenPromise, CloudInfo, DisclosureLevel, Message, Nodes
 
 
-class CloudView(BaseModel):
+class CloudView(BaseModel, defer_build=True):
     """One member cloud and what it says of itself.
 
     reachable: whether new requests are routed to it. broken_promises: the SLAs at which it is asked last, and
@@ -23,13 +23,13 @@ class CloudView(BaseModel):
     broken_promises: list[BrokenPromise] = []
 
 
-class Clouds(BaseModel):
+class Clouds(BaseModel, defer_build=True):
     """All member clouds, in cloud order."""
 
     clouds: list[CloudView]
 
 
-class Lifetimes(BaseModel):
+class Lifetimes(BaseModel, defer_build=True):
     """The lifetimes of instances of one flavour, as far as the cloud discloses them.
 
     That is mean_s; or median_s and a percentile, quantile_s; or survival: P(life >= length) at 5, 10, … 2,880
@@ -44,7 +44,7 @@ class Lifetimes(BaseModel):
     survival: list[float] | None = None
 
 
-class Table(BaseModel):
+class Table(BaseModel, defer_build=True):
     """One quantile table of a cloud, as far as the cloud discloses it (``disclosure``).
 
     rows: lifetimes by SLA, as in ``QuantileTable.rows``; below full disclosure only those at which anything
@@ -58,7 +58,7 @@ class Table(BaseModel):
     lifetimes: list[Lifetimes] = []
 
 
-class Advance(BaseModel):
+class Advance(BaseModel, defer_build=True):
     """A command to a cloud in trace time to let everything happen that is still to come."""
 
     finish: Literal[True]

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from broker.contract import Event
 
 
-class StreamedEvent(BaseModel):
+class StreamedEvent(BaseModel, defer_build=True):
     """An event with its id in the merged stream."""
 
     id: str

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 
-class Health(BaseModel):
+class Health(BaseModel, defer_build=True):
     """The state of a process that works; one that does not answers with a problem."""
 
     status: Literal["ok"] = "ok"

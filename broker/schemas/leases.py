@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from broker.contract import Lease
 
 
-class Leases(BaseModel):
+class Leases(BaseModel, defer_build=True):
     """One page of leases.
 
     more: whether there may be others. next: the cursor of the next page; null: this is the last one.
@@ -18,7 +18,7 @@ class Leases(BaseModel):
     next: str | None = None
 
 
-class Cancellation(BaseModel):
+class Cancellation(BaseModel, defer_build=True):
     """A lease that was cancelled.
 
     done: whether it has ended. If not, the cancellation is kept until the owner of its cloud returns.

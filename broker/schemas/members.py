@@ -38,7 +38,7 @@ class MemberView(MemberRecord):
     held_instances: int = 0
 
 
-class Members(BaseModel):
+class Members(BaseModel, defer_build=True):
     """All members, by name."""
 
     members: list[MemberView]

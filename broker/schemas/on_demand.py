@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from broker.contract import Lease
 
 
-class OnDemandOffer(BaseModel):
+class OnDemandOffer(BaseModel, defer_build=True):
     """An on-demand instance that a cloud sells in the place of refused spot; it is never taken back.
 
     usd: the price for the whole lifetime of the request; null where it has none. POST it to
@@ -20,7 +20,7 @@ class OnDemandOffer(BaseModel):
     usd: float | None = None
 
 
-class Stopped(BaseModel):
+class Stopped(BaseModel, defer_build=True):
     """An on-demand instance that was stopped.
 
     done: whether it has ended. If not, the command is kept until the owner of its cloud returns.

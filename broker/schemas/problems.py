@@ -8,7 +8,7 @@ from broker.contract import CounterOffers, RefusalView
 from broker.schemas.on_demand import OnDemandOffer
 
 
-class FieldError(BaseModel):
+class FieldError(BaseModel, defer_build=True):
     """One field of the input that cannot be used, and what is accepted there."""
 
     field: str
@@ -16,7 +16,7 @@ class FieldError(BaseModel):
     accepted: str | None = None
 
 
-class Problem(BaseModel):
+class Problem(BaseModel, defer_build=True):
     """RFC 9457 problem details. Branch on ``type``; ``detail`` is for people."""
 
     type: str

@@ -8,7 +8,7 @@ from broker.contract import QuoteView, RefusalView
 from broker.schemas.on_demand import OnDemandOffer
 
 
-class Quotes(BaseModel):
+class Quotes(BaseModel, defer_build=True):
     """Quotes and refusals of the clouds, the quotes in the order in which the clouds would be asked.
 
     on_demand: offers for sizes for which no cloud promises anything.

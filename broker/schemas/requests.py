@@ -8,20 +8,20 @@ from broker.contract import Lease, RefusalView
 from broker.schemas.problems import Problem
 
 
-class Admission(BaseModel):
+class Admission(BaseModel, defer_build=True):
     """A request that was admitted. refusals: those of clouds that were asked or passed over before."""
 
     lease: Lease
     refusals: list[RefusalView] = []
 
 
-class Admissions(BaseModel):
+class Admissions(BaseModel, defer_build=True):
     """Leases of on-demand requests that were placed together, in the order of the requests."""
 
     leases: list[Lease]
 
 
-class ListedResult(BaseModel):
+class ListedResult(BaseModel, defer_build=True):
     """The result of one item of a list: a lease or a problem."""
 
     lease: Lease | None = None
@@ -29,7 +29,7 @@ class ListedResult(BaseModel):
     refusals: list[RefusalView] = []
 
 
-class ListedResults(BaseModel):
+class ListedResults(BaseModel, defer_build=True):
     """One result an item, in the order of the list."""
 
     results: list[ListedResult]

@@ -26,7 +26,13 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from broker.settings import SettingsError
 from broker.signing.parties import BROKER, JOBS, is_party
-from broker.storage.private_files import find_reader, find_writer, make_private_directory, write_private_file
+from broker.storage.private_files import (
+    append_to_private_file,
+    find_reader,
+    find_writer,
+    make_private_directory,
+    write_private_file,
+)
 
 log = logging.getLogger(__name__)
 
@@ -321,7 +327,7 @@ def _mark(path: Path) -> tuple[int, ...]:
 def _locked(path: Path) -> Iterator[None]:
     """Keep other processes from changing a file while it is read, changed and written."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.with_name(f".{path.name}.lock").open("w") as lock:
+    with append_to_private_file(path.with_name(f".{path.name}.lock")) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

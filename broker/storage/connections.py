@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
@@ -46,6 +48,17 @@ class DemotedError(redis.ConnectionError):
 
 # A server that becomes a replica refuses writes (READONLY) and ends blocking reads (UNBLOCKED).
 BaseParser.EXCEPTION_CLASSES |= {"READONLY": DemotedError, "UNBLOCKED": DemotedError}
+
+_SCRIPT_ERROR = re.compile(r"ERR Error running script .*?: -(?=[A-Z]+ )")
+_parse_error: Callable[[str], Exception] = BaseParser.parse_error
+
+
+def _parse_script_error(answer: str) -> Exception:
+    """Return the error of an answer; Redis 6.2 words those that a script meets as errors of the script."""
+    return _parse_error(_SCRIPT_ERROR.sub("", answer, count=1))
+
+
+BaseParser.parse_error = staticmethod(_parse_script_error)  # type: ignore[method-assign]
 
 
 class WaitingPool(redis.asyncio.ConnectionPool):

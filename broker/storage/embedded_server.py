@@ -32,6 +32,7 @@ import redis.asyncio
 from broker.storage.append_only_file import AppendOnlyFileError, RepairedFile, repair_end
 from broker.storage.child_process import die_with_parent
 from broker.storage.connections import connect
+from broker.storage.private_files import append_to_private_file, write_private_file
 
 ANSWER_TIMEOUT_S = 20.0
 
@@ -245,9 +246,7 @@ class EmbeddedRedis:
             raise
 
     def _record(self, running: _Running) -> None:
-        draft = self.directory / "server.json.new"
-        draft.write_text(json.dumps(running._asdict(), default=str), encoding="utf-8")
-        draft.replace(self.directory / "server.json")
+        write_private_file(self.directory / "server.json", json.dumps(running._asdict(), default=str))
 
     def _await_answer(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
         """Return once the server answers; reading its append-only file counts as waiting."""
@@ -354,7 +353,7 @@ def _keep(command: list[str], log: Path, starting: Future[subprocess.Popen[bytes
     The kernel sends the death signal when the starting *thread* ends, so the caller's thread will not do.
     """
     try:
-        with log.open("ab") as output:
+        with append_to_private_file(log) as output:
             # A session of its own: Ctrl-C in a terminal must not stop the queue before its clients.
             process = subprocess.Popen(  # noqa: S603 (the executable is the one we chose)
                 die_with_parent(command),

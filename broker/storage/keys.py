@@ -315,6 +315,10 @@ class RedisKeys:
         """Name the hash from a lease, or a foreign instance in the owner's books, to its InstanceRecord."""
         return f"{self.prefix}instances:{cloud}"
 
+    def silent_cloud(self, cloud: str) -> str:
+        """Name the string that says since when, and why, a real cloud's API has not answered its agent."""
+        return f"{self.prefix}silent-cloud:{cloud}"
+
     def work_channel(self, cloud: str) -> str:
         """Name the channel on which the cloud's node agent hears the ids of work that has changed."""
         return f"{self.prefix}works-changed:{cloud}"

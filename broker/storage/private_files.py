@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 _OTHERS_READ, _OTHERS_WRITE = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP, stat.S_IWGRP | stat.S_IWOTH
 
@@ -23,6 +24,11 @@ def write_private_file(path: Path, content: str | bytes) -> None:
         os.fsync(file.fileno())
     draft.replace(path)
     sync_directory(path.parent)
+
+
+def append_to_private_file(path: Path) -> BinaryIO:
+    """Open a file to append to it; one that is missing is made with mode 0600. Raises OSError."""
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def make_private_directory(path: Path) -> None:

@@ -6,16 +6,9 @@ as the JSON of `contract.Event`.
 * The merged stream ``spotfed:events`` holds the events of all clouds, the last 200,000, under ids of its own.
   `Cursor` and `ConsumerGroup` read it, and `EventConsumer` drives either for ever.
 * The stream ``spotfed:events:<cloud>`` holds the cloud's event with `sequence` n under the id ``0-n``.
-* The channel of the same name, ``spotfed:events:<cloud>``, carries it at once, to any Redis client:
-
-      pubsub = redis.Redis.from_url(url, socket_timeout=None).pubsub()
-      pubsub.psubscribe("spotfed:events:*")
-      for message in pubsub.listen():
-          if message["type"] == "pmessage":
-              event = json.loads(message["data"])  # {"cloud": "a", "kind": "evicted", "sequence": 7, ...}
-
-  Pub/sub forgets: a reader that is slow or reconnects loses messages without notice. It finds the missing
-  numbers in the cloud's stream.
+* The channel of the same name, ``spotfed:events:<cloud>``, carries it at once, to any Redis client. Pub/sub
+  forgets: a reader that is slow or reconnects loses messages without notice, and finds the missing numbers in
+  the cloud's stream. ``docs/how-to/user/webhooks.md`` does that in ten lines of redis-py.
 """
 
 from __future__ import annotations

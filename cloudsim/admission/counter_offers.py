@@ -31,7 +31,7 @@ class AdmissibleSize:
 
 
 def other_sizes(request: Request, sizes: Iterable[int], ask: Ask) -> tuple[AdmissibleSize, ...]:
-    """Return the answers at the ``MOST_SIZES`` nearest of ``sizes``, ascending. ask: answers a request."""
+    """Return what ``ask`` answers at the ``MOST_SIZES`` other sizes nearest to the request, ascending."""
     others = sorted(set(sizes) - {request.cores}, key=lambda size: (abs(size - request.cores), size))
     offers: list[AdmissibleSize] = []
     for cores in sorted(others[:MOST_SIZES]):

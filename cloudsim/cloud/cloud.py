@@ -28,6 +28,7 @@ from cloudsim.disclosure.masking import mask_answer, mask_refusal
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history.history import History, stop_phase
 from cloudsim.history.own_load import Arrival, arrivals_of
+from cloudsim.history.take_backs import TakeBacks
 from cloudsim.model.changes import (
     Booked,
     Change,
@@ -40,11 +41,11 @@ from cloudsim.model.changes import (
     TurnedAway,
     Withdrawn,
     for_nobody,
+    was_taken,
 )
 from cloudsim.model.instances import Instance, Placement, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Mode, Request
-from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.inventory import Inventory, latest_start_s
 from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
 from cloudsim.traces.trace import Trace
@@ -83,6 +84,7 @@ class Cloud:
         self.own_load_next = 0
         self.continue_own_load(0)
         self.headroom = Headroom(spec.id, spec.headroom, self._schedule_headroom)
+        self.take_backs = TakeBacks()
         self.noticed_for: dict[str, str | None] = {}  # by instance under notice, the cause of its notice
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -157,6 +159,7 @@ class Cloud:
             lifetime_s=arrival.stop_s - arrival.start_s,
             origin=self.spec.id,
             amounts=self.spec.details.flavour(arrival.cores),
+            parallel=arrival.parallel,
         )
 
     def _own_request_done(self, request_id: str) -> None:
@@ -254,7 +257,7 @@ class Cloud:
         lifetime_s = self.spec.products.round_up_request(request).lifetime_s
         assert lifetime_s is not None
         now_s = self.headroom.not_before(now_s)
-        instance = self._instance(request, placement.node, now_s, now_s + lifetime_s, answer)
+        instance = self._instance(request, placement, now_s, now_s + lifetime_s, answer)
         return self._place(instance, placement)
 
     def start_on_demand(self, request: Request, now_s: float) -> list[Change]:
@@ -277,15 +280,16 @@ class Cloud:
                 return ended + self._start_on_demand(request, stop_s, max(end_s, stop_s))
             now_s = stop_s
         changes = self._give_up(given_up, now_s, request.id)
-        instance = self._instance(request, placement.node, now_s, max(end_s, now_s))
+        freed = [node for block in given_up for node in block.nodes]
+        instance = self._instance(request, placement, now_s, max(end_s, now_s))
         if not placement.waits and not (placement.victims and self.gives_notice):
-            return changes + self._place(instance, placement, makes_room=bool(given_up))
+            return changes + self._place(instance, placement, freed)
         notices: list[Change] = [self._notice(victim, now_s, request.id) for victim in placement.victims]
         self._apply_all(notices)
         booked = Booked(instance, now_s, latest_start_s(self.inventory, instance))
         self.apply(booked)
         changes += [*notices, booked]
-        return changes + (self._start_waiting(instance.node, now_s) if given_up else [])
+        return changes + self._start_waiting(freed, now_s)
 
     def _give_up(self, blocks: Iterable[Instance], now_s: float, cause: str | None) -> list[Change]:
         """End blocks of headroom, or withdraw those that wait for their room."""
@@ -314,24 +318,44 @@ class Cloud:
         return changes
 
     def _instance(
-        self, request: Request, node: int, now_s: float, end_s: float, quote: Quote | None = None
+        self,
+        request: Request,
+        placement: Placement,
+        now_s: float,
+        end_s: float,
+        quote: Quote | None = None,
     ) -> Instance:
         return Instance(
-            request.id, request.kind, request.cores, node, now_s, end_s, number=self.history.instances,
-            origin=request.origin, sla=request.sla, risk=quote.eviction_probability if quote else None,
+            request.id, request.kind, request.cores, placement.node, now_s, end_s,
+            number=self.history.instances, origin=request.origin, sla=request.sla,
+            risk=quote.eviction_probability if quote else None, parts=placement.parts,
             free_slots=quote.free_slots if quote else None, amounts=request.amounts, group=request.group,
             labels=request.labels, spread=request.spread, pool=quote.pool if quote else None,
         )  # fmt: skip
 
-    def _place(self, instance: Instance, placement: Placement, *, makes_room: bool = False) -> list[Change]:
+    def _place(self, instance: Instance, placement: Placement, freed: Iterable[int] = ()) -> list[Change]:
         changes: list[Change] = [
             Ended(victim, instance.start_s, End.EVICTED, cause=instance.id) for victim in placement.victims
         ]
         changes.append(Started(instance))
         self._apply_all(changes)
         # Victims may have left more than this instance takes, enough for one that waits there.
-        makes_room = makes_room or bool(placement.victims)
-        return changes + (self._start_waiting(instance.node, instance.start_s) if makes_room else [])
+        freed = (*freed, *(victim.node for victim in placement.victims))
+        return changes + self._start_waiting(freed, instance.start_s)
+
+    def give_notice(self, instance_id: str, now_s: float, evict_at_s: float, cause: str) -> list[Change]:
+        """Let a spot instance leave at ``evict_at_s``, unless it is to leave before; its provider says so."""
+        instance = self.inventory.get(instance_id)
+        if instance is None or instance.kind is not Kind.SPOT:
+            return []
+        if (
+            min(instance.end_s, math.inf if instance.evict_at_s is None else instance.evict_at_s)
+            <= evict_at_s
+        ):
+            return []
+        changes: list[Change] = [Noticed(replace(instance, evict_at_s=evict_at_s), now_s, cause)]
+        self._apply_all(changes)
+        return changes
 
     def _notice(self, victim: Instance, now_s: float, cause: str | None) -> Noticed:
         return Noticed(replace(victim, evict_at_s=now_s + self.spec.grace_s), now_s, cause)
@@ -348,7 +372,7 @@ class Cloud:
         how, cause = self._counted_end(instance, how, cause)
         changes: list[Change] = [Withdrawn(instance, at_s) if booked else Ended(instance, at_s, how, cause)]
         self._apply_all(changes)
-        return changes + self._start_waiting(instance.node, at_s)
+        return changes + self._start_waiting(instance.nodes, at_s)
 
     def _counted_end(self, instance: Instance, how: End, cause: str | None) -> tuple[End, str | None]:
         """Return how an end counts, and its cause.
@@ -359,12 +383,23 @@ class Cloud:
             return End.EVICTED, self.noticed_for[instance.id]
         return how, cause
 
-    def _start_waiting(self, node: int, at_s: float) -> list[Change]:
-        """Start the instances that waited for room on a node, in the order of their booking."""
+    def _start_waiting(self, nodes: Iterable[int], at_s: float) -> list[Change]:
+        """Start the instances that waited for room on some nodes, in the order of their booking.
+
+        A gang starts when it is the first on each of its nodes and has room on all of them.
+        """
         changes: list[Change] = []
-        while (booked := self.inventory.first_waiting(node)) is not None:
-            if not fits(self.inventory.idle[:, node].tolist(), self.inventory.needed(booked)):
-                break
+        left = list(nodes)
+        while left:
+            booked = self.inventory.first_waiting(left[0])
+            if (
+                booked is None
+                or not self.inventory.has_room(booked)
+                or any(self.inventory.first_waiting(node) is not booked for node in booked.nodes)
+            ):
+                del left[0]
+                continue
+            left += [node for node in booked.nodes if node != left[0]]  # those behind it may start now
             end_s = at_s + (booked.end_s - booked.start_s)
             started = Started(replace(booked, start_s=at_s, end_s=end_s))
             self.apply(started)
@@ -398,10 +433,9 @@ class Cloud:
             return changes
         self._apply_all(changes)
         present = list(self.headroom.present(self.inventory))
-        blocks = [block for block in present if drained is None or block.node in drained]
+        blocks = [block for block in present if drained is None or not drained.isdisjoint(block.nodes)]
         changes += self._give_up(blocks, now_s, cause)
-        for node in sorted({block.node for block in blocks}):
-            changes += self._start_waiting(node, now_s)
+        changes += self._start_waiting(sorted({node for block in blocks for node in block.nodes}), now_s)
         return changes
 
     def reopen(self, nodes: tuple[int, ...] | None, now_s: float) -> list[Change]:
@@ -453,6 +487,16 @@ class Cloud:
     def table(self, table: QuantileTable | None) -> None:
         self._table = table and coarsen_table(table, self.spec.disclosure)
 
+    def observed_take_backs(self) -> TakeBacks | None:
+        """Return what the cloud takes back by itself, running spot instances included; None if it never has.
+
+        Of a cloud that is known to do that, the absence of evidence counts, too.
+        """
+        if not self.take_backs.taken and not self.spec.takes_back:
+            return None
+        running_s = sum(self.now_s - instance.start_s for instance in self.inventory.spot())
+        return TakeBacks(self.take_backs.taken, self.take_backs.lived_s + running_s)
+
     def table_due_s(self, now_s: float) -> float | None:
         """Return the boundary of the table that a request at ``now_s`` must wait for; None if it is there."""
         boundary_s = math.floor(now_s / self.spec.refresh_s) * self.spec.refresh_s
@@ -480,14 +524,14 @@ class Cloud:
             self._apply_all(changes)
         changes += self._give_up(plan.blocks, at_s, None)
         self.inventory = self.inventory.with_nodes(self.spec.node_cores, self.spec.details)
-        for node in sorted({booked.node for booked in self.inventory.booked()}):
-            changes += self._start_waiting(node, at_s)
+        waited_on = sorted({node for booked in self.inventory.booked() for node in booked.nodes})
+        changes += self._start_waiting(waited_on, at_s)
         return changes
 
     def widen(self, nodes: int, instance: Instance | None = None) -> None:
         """Make room for an entry of the journal that tells of other nodes than those of the specification.
 
-        The inventory then has at least ``nodes`` nodes, and room for the instance on its node.
+        The inventory then has at least ``nodes`` nodes, and room for the instance on its nodes.
         """
         if nodes > len(self.inventory.node_cores) or (instance and not self.inventory.has_room(instance)):
             self.inventory = self.inventory.widened(nodes, instance)
@@ -498,9 +542,9 @@ class Cloud:
         """Make a change of the past true again, also one on nodes that are no more: see ``take_nodes``."""
         match change:
             case Started(instance):
-                self.widen(instance.node + 1, instance)
+                self.widen(max(instance.nodes) + 1, instance)
             case Booked(instance):
-                self.widen(instance.node + 1)
+                self.widen(max(instance.nodes) + 1)
             case Cordoned(tuple(nodes)):
                 self.widen(max(nodes) + 1)
         self.apply(change)
@@ -520,6 +564,9 @@ class Cloud:
                 self.inventory.remove(instance.id)
                 self.calendar.cancel(instance.id)
                 self.ledger.record_end(instance, how)
+                if instance.kind is Kind.SPOT:
+                    taken = how is End.EVICTED and was_taken(cause)
+                    self.take_backs = self.take_backs.after(at_s - instance.start_s, taken=taken)
                 self.noticed_for.pop(instance.id, None)
                 if how in (End.CANCELLED, End.FAILED) or for_nobody(cause):
                     self.history.record_changed_stop(instance, at_s)

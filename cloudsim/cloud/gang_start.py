@@ -1,4 +1,4 @@
-"""Gang starts: requests of which all are placed, or none is and nobody is evicted.
+"""Starts of several requests of which all are placed, or none is and nobody is evicted.
 
 They are planned one after the other on a copy of the inventory, each meeting those before it. When all have a
 place there, they are started on the cloud itself.
@@ -41,7 +41,7 @@ def _plan_on_copy(
     instance = Instance(
         request.id, request.kind, request.cores, placement.node, now_s, math.inf,
         number=cloud.history.instances + number, sla=request.sla, amounts=request.amounts,
-        group=request.group,
+        group=request.group, parts=placement.parts,
     )  # fmt: skip
     for victim in placement.victims:
         if cloud.gives_notice:

@@ -20,6 +20,9 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import Booked, Change, Cordoned, Ended, Extended, Started, TurnedAway, Withdrawn
@@ -160,9 +163,10 @@ class Headroom:
     ) -> tuple[tuple[Instance, ...], Placement | RefusalReason]:
         """Return the blocks whose room an on-demand request takes, and where it then goes. Plans only.
 
-        All blocks are of one node. There are none where there is room without, and for headroom itself; else
-        as few as let it start at once without an eviction; else one that waits for its room, if the request
-        may then wait in its place; else, only where it would be turned away, as few as let it in at all.
+        All blocks are of one node, but for a gang. There are none where there is room without, and for
+        headroom itself; else as few as let it start at once without an eviction; else one that waits for its
+        room, if the request may then wait in its place; else, only where it would be turned away, as few as
+        let it in at all.
         """
         placement = plan(inventory, request, lineup, now_s)
         at_once = isinstance(placement, Placement) and not placement.waits and not placement.victims
@@ -180,16 +184,22 @@ class Headroom:
         now_s: float,
     ) -> tuple[tuple[Instance, ...], Placement | RefusalReason]:
         allowed = allowed_nodes(inventory, request, lineup)
-        blocks = [block for block in self.present(inventory) if allowed is None or allowed[block.node]]
+        blocks = [
+            block for block in self.present(inventory) if allowed is None or allowed[list(block.nodes)].any()
+        ]
         if f"/{FREED}" in request.id:  # a user was refused: evicting comes first
             if isinstance(placement, Placement):
                 return (), placement
             blocks = [block for block in blocks if f"/{FREED}" not in block.id]
         running = [block for block in blocks if inventory.waiting(block.id) is None]
-        calm = [block for block in running if inventory.first_waiting(block.node) is None]
-        given_up = _fewest(inventory, request, calm, at_once=True)
+        calm = [
+            block for block in running if all(inventory.first_waiting(node) is None for node in block.nodes)
+        ]
+        if inventory.makes_gang(request):
+            return _for_gang(inventory, request, lineup, now_s, placement, calm, blocks)
+        given_up, node = _fewest(inventory, request, calm, allowed, at_once=True)
         if given_up:
-            return given_up, Placement(given_up[0].node)
+            return given_up, Placement(node)
         if isinstance(placement, Placement) and not placement.victims:
             return (), placement
         for block in blocks:
@@ -197,16 +207,45 @@ class Headroom:
                 instead = plan(_without(inventory, (block,)), request, lineup, now_s)
                 if isinstance(instead, Placement) and not instead.victims:
                     return (block,), instead
+        if not isinstance(placement, Placement):
+            given_up, _ = _fewest(inventory, request, blocks, allowed, at_once=False)
+            placement = plan(_without(inventory, given_up), request, lineup, now_s)
+        return given_up, placement
+
+
+def _for_gang(
+    inventory: Inventory,
+    request: Request,
+    lineup: LineUp,
+    now_s: float,
+    placement: Placement | RefusalReason,
+    calm: list[Instance],
+    blocks: list[Instance],
+) -> tuple[tuple[Instance, ...], Placement | RefusalReason]:
+    """Return the blocks whose room a gang takes, the largest first, and where it then goes."""
+    for choice in (calm, blocks):
+        largest_first = sorted(choice, key=lambda block: (-block.cores, block.number))
+        for count in range(1, len(choice) + 1):
+            given_up = tuple(largest_first[:count])
+            instead = plan(_without(inventory, given_up), request, lineup, now_s)
+            if isinstance(instead, Placement) and (
+                choice is blocks or not (instead.victims or instead.waits)
+            ):
+                return given_up, instead
         if isinstance(placement, Placement):
-            return (), placement
-        given_up = _fewest(inventory, request, blocks, at_once=False)
-        return given_up, plan(_without(inventory, given_up), request, lineup, now_s)
+            break
+    return (), placement
 
 
 def _fewest(
-    inventory: Inventory, request: Request, blocks: list[Instance], *, at_once: bool
-) -> tuple[Instance, ...]:
-    """Return as few blocks of one node as make room for a request; empty where no node has enough.
+    inventory: Inventory,
+    request: Request,
+    blocks: list[Instance],
+    allowed: NDArray[np.bool_] | None,
+    *,
+    at_once: bool,
+) -> tuple[tuple[Instance, ...], int]:
+    """Return as few blocks of one node as make room for a request, and the node; none where none has enough.
 
     at_once: room for a start at once, else once all spot has left. Of equally many blocks freed ones come
     first, then the smallest, then node order.
@@ -215,21 +254,24 @@ def _fewest(
     room = inventory.free_full if at_once else inventory.free_normal
     of_nodes: defaultdict[int, list[Instance]] = defaultdict(list)
     for block in sorted(blocks, key=lambda block: (f"/{FREED}" not in block.id, block.cores, block.number)):
-        of_nodes[block.node].append(block)
+        for node in block.nodes:
+            if allowed is None or allowed[node]:
+                of_nodes[node].append(block)
     choices: list[tuple[int, bool, int, int, tuple[Instance, ...]]] = []
     for node, there in of_nodes.items():
-        chosen = _enough(inventory, room[:, node].tolist(), needed, there)
+        chosen = _enough(inventory, node, room[:, node].tolist(), needed, there)
         if chosen:
             kept = any(f"/{FREED}" not in block.id for block in chosen)
             choices.append((len(chosen), kept, sum(block.cores for block in chosen), node, chosen))
-    return min(choices)[-1] if choices else ()
+    *_, node, chosen = min(choices, default=(0, ()))
+    return chosen, node
 
 
 def _enough(
-    inventory: Inventory, room: list[int], needed: tuple[int, ...], blocks: list[Instance]
+    inventory: Inventory, node: int, room: list[int], needed: tuple[int, ...], blocks: list[Instance]
 ) -> tuple[Instance, ...]:
     def room_without(chosen: list[Instance]) -> list[int]:
-        freed = zip(*(inventory.needed(block) for block in chosen), strict=True)
+        freed = zip(*(inventory.needed_on(block, node) for block in chosen), strict=True)
         return [free + sum(more) for free, more in zip(room, freed, strict=True)]
 
     for block in blocks:

@@ -31,7 +31,8 @@ class CloudSpec:
     ``first_table_s`` (P2 §3.1). spot_caps, fair_share: limits of origins. disclosure: how much of the
     lifetimes is told, and so how much can be promised. pools: the number of pools that it sells, with the
     line-up lifo-pools. slices_s: the durations that it sells, none for any. headroom: the cores of each block
-    that it keeps free of spot (``cloudsim.cloud.headroom``).
+    that it keeps free of spot (``cloudsim.cloud.headroom``). takes_back: True if it is known to take spot
+    back by itself, so that nothing is promised before enough instances were seen to live.
 
     Raises
     ------
@@ -54,6 +55,7 @@ class CloudSpec:
     pools: int = POOLS
     slices_s: tuple[float, ...] = ()
     headroom: tuple[int, ...] = ()
+    takes_back: bool = False
 
     def __post_init__(self) -> None:
         if self.products.pools and (self.details.amounts or self.details.labels):

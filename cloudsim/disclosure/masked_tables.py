@@ -59,8 +59,9 @@ class CoarseTable(QuantileTable):
     def __init__(self, full: QuantileTable, level: Disclosure):
         assert level is not Disclosure.FULL, "a full table is shown as it is"
         super().__init__(
-            list(full.samples.values()), full.node_cores, full.made_at_s, full.rule, full.details
-        )
+            list(full.samples.values()), full.node_cores, full.made_at_s, full.rule, full.details,
+            full.take_backs,
+        )  # fmt: skip
         self.level = level
         usual = {flavour: select_usual_conditions(full.conditions(flavour)) for flavour in full.samples}
         self._least = {flavour: seen[0].free_slots_from if seen else 1 for flavour, seen in usual.items()}

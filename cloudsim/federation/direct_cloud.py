@@ -16,7 +16,6 @@ from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.history.own_load import Arrival
 from cloudsim.model.changes import Change, End
 from cloudsim.model.instances import Placement
-from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from cloudsim.traces.trace import Trace
 
@@ -57,9 +56,7 @@ class DirectCloud(Cloud):
         request = self._own_request(arrival)
         _, placement = self.headroom.find_room(self.inventory, request, self.spec.lineup, at_s)
         if isinstance(placement, Placement) and (placement.victims or placement.waits):
-            block = Request(
-                freed, Kind.ON_DEMAND, arrival.cores, None, origin=self.spec.id, amounts=request.amounts
-            )
+            block = replace(request, id=freed, lifetime_s=None)
             if isinstance(
                 self.headroom.find_room(self.inventory, block, self.spec.lineup, at_s)[1], Placement
             ):

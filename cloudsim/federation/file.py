@@ -51,7 +51,7 @@ def load_federation(
         Replaces the file's own limit, in seconds.
     on_warning
         Called with a trace file and a sentence for anything odd in it: quarantined lines, drop-outs and the
-        like.
+        like; and with this file for load that can never be placed.
 
     Raises
     ------
@@ -62,11 +62,14 @@ def load_federation(
     """
     file = read_file(path)
     try:
-        return _federation(file, Traces(path.parent, data_dir, on_warning), until_s)
+        federation = _federation(file, Traces(path.parent, data_dir, on_warning), until_s)
     except SpecError as error:
         if error.file is not None:
             raise
         raise SpecError(error.message, file=str(path), field=error.field) from error
+    for warning in (*federation.own_misfits(), *federation.spot_misfits()):
+        on_warning(path, warning)
+    return federation
 
 
 def read_file(path: Path) -> FederationFile:
@@ -145,7 +148,7 @@ def _spec(table: CloudTable, where: str, node_cores: tuple[int, ...], details: N
         Pools.cut(sum(node_cores), pools, field=f"{where}.pools")
         if details.amounts or details.labels:
             raise SpecError(
-                "pools are bands of cores: leave out what its nodes have beside cores",
+                "pools are bands of cores: remove labels, and what the nodes have beside cores",
                 field=f"{where}.eviction",
             )
     fair_share = None
@@ -165,6 +168,7 @@ def _spec(table: CloudTable, where: str, node_cores: tuple[int, ...], details: N
         pools=pools,
         headroom=headroom_of(table.headroom, node_cores, details, f"{where}.headroom"),
         slices_s=tuple(hours * 3600.0 for hours in table.slices_h),
+        takes_back=(table.instances or {}).get("spot") is True,
     )
 
 

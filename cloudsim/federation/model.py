@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +13,7 @@ from cloudsim.cloud.spec import CloudSpec
 from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import Amounts, Kind, Labels, Request, Spread, promises
 from cloudsim.prediction.samples import Flavour
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.traces.trace import Trace
 
 
@@ -172,6 +173,29 @@ class Federation:
             )
         )
 
+    def own_misfits(self) -> Iterator[str]:
+        """Yield a sentence on each own load that has a part which fits on no empty cloud, with its share."""
+        for cloud in self.clouds:
+            flavours, inventory = dict(cloud.spec.details.flavours), _empty(cloud.spec)
+            share = _misfitting(cloud.own_load, flavours, Kind.ON_DEMAND, (inventory,))
+            if share is not None:
+                yield (
+                    f"{share} of the own load of {cloud.spec.id} need more than its nodes have: "
+                    "they are turned away."
+                )
+
+    def spot_misfits(self) -> Iterator[str]:
+        """Yield a sentence on each workload that has a part which fits on no node, with its share."""
+        inventories = {cloud.spec.id: _empty(cloud.spec) for cloud in self.clouds}
+        for workload in self.workloads:
+            targets = [inventories[target] for target in workload.targets]
+            share = _misfitting(workload.trace, self.flavours, Kind.SPOT, targets)
+            if targets and share is not None:
+                yield (
+                    f"{share} of the spot that {workload.origin} asks for fit on no node of "
+                    f"{' or '.join(workload.targets)}: they are refused, because spot is placed on one node."
+                )
+
     def requests(self) -> Iterator[tuple[float, Request, tuple[str, ...]]]:
         """Yield spot requests with their time in seconds and their targets.
 
@@ -212,3 +236,24 @@ class Federation:
                 pool=workload.pool,
             )
             yield at_s, request, workload.targets
+
+
+def _empty(spec: CloudSpec) -> Inventory:
+    return Inventory(spec.node_cores, spec.details)
+
+
+def _misfitting(
+    trace: Trace, flavours: Mapping[int, Amounts], kind: Kind, clouds: Sequence[Inventory]
+) -> str | None:
+    """Return how much of a trace no cloud could place if it were empty, as text; None where all fits."""
+    core_s = trace.cores * trace.lifetime_s
+    misfit = np.zeros(len(trace), np.bool_)
+    for cores in np.unique(trace.cores).tolist():
+        for parallel in (False, True):
+            request = Request("", kind, cores, None, amounts=flavours.get(cores, ()), parallel=parallel)
+            if all(cloud.lacks(request) for cloud in clouds):
+                misfit |= (trace.cores == cores) & (trace.parallel == parallel)
+    if not misfit.any():
+        return None
+    share = core_s[misfit].sum() / core_s.sum() if core_s.any() else 0.0
+    return f"{misfit.sum():,} of {len(trace):,} instances ({share:.1%} of the core-hours)"

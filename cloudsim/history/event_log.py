@@ -63,7 +63,7 @@ class StartDetails:
         """True if some instance may not go to every node."""
         return bool(np.any(self.labels) or np.any(self.spread))
 
-    def rows(self, part: slice) -> StartDetails:
+    def rows(self, part: slice | NDArray[np.int64]) -> StartDetails:
         """Return the details of some events."""
         return StartDetails(
             self.resources,
@@ -122,6 +122,29 @@ class EventLog:
     def starts(self) -> NDArray[np.bool_]:
         """The events that start an instance, bool (events,)."""
         return starts_among(self.kind)
+
+    def by_member(self, members: NDArray[np.int64]) -> EventLog:
+        """Return the log with each gang as its members, which start and stop together.
+
+        A gang has as many members, of one core each, as ``members`` says of its events, int64 (events,); it
+        says 1 where there is no gang. Replays place the members one after the other, as the scheduler does.
+        All of them find room again, because a log holds what was admitted. Only where nodes have further
+        resources, a replay may have to go on without some of them.
+        """
+        rows = np.repeat(np.arange(len(self)), members)
+        member = np.arange(len(rows)) - np.repeat(np.cumsum(members) - members, members)
+        details = self.details
+        if details is not None:
+            amounts = -(-details.amounts // members[:, np.newaxis])  # as ``amounts_of_member``
+            details = replace(details, amounts=amounts).rows(rows)
+        return EventLog(
+            self.time_s[rows],
+            self.kind[rows],
+            self.instance[rows] + member,
+            (self.cores // members)[rows],
+            self.end_s[rows],
+            details,
+        )
 
     @classmethod
     def empty(cls) -> EventLog:

@@ -35,10 +35,11 @@ def stop_phase(start_s: float, stop_s: float) -> int:
 class History:
     """Admitted instances with their requested ends, cut into consecutive event logs for the predictor.
 
-    Spot instances without a guarantee leave no trace: they give way to all others, whose lifetimes therefore
-    do not depend on them (PREDICTION.md "Beyond the papers" 6). An evicted instance keeps its requested end.
-    Only an end that its user changes (a release, a stop by hand, an extension) is moved, and only to a time
-    that has not been cut yet. An extension does not change the recorded promise.
+    A gang is recorded as its members. Spot instances without a guarantee leave no trace: they give way to all
+    others, whose lifetimes therefore do not depend on them (PREDICTION.md "Beyond the papers" 6). An evicted
+    instance keeps its requested end. Only an end that its user changes (a release, a stop by hand, an
+    extension) is moved, and only to a time that has not been cut yet. An extension does not change the
+    recorded promise.
 
     resources: the names of further resources of the cloud; then starts are recorded in detail
     (``StartDetails``), also with (). None where only cores count.
@@ -48,22 +49,25 @@ class History:
         self._details = None if resources is None else _Details(resources)
         self.cut_s = 0.0  # everything before has been handed out
         self.instances = 0
-        # Time, kind, number, cores and requested end; not cut yet.
-        self._starts: list[tuple[float, int, int, int, float]] = []
-        self._stops: list[tuple[float, int, int, int]] = []  # heap of time, phase, number, cores
+        # Time, kind, number, cores, requested end and number of members; not cut yet.
+        self._starts: list[tuple[float, int, int, int, float, int]] = []
+        # Heap of time, phase, number, cores and number of members.
+        self._stops: list[tuple[float, int, int, int, int]] = []
         self._renewals: list[tuple[float, int, int]] = []  # time, number, cores; not cut yet
         self._stop_s: dict[int, float] = {}  # by instance, the stop that counts
 
     def record_start(self, instance: Instance) -> None:
         """Record an admission. Numbers are dense and rise with time."""
         assert instance.number == self.instances, "history has a hole"
-        self.instances += 1
+        self.instances += instance.members
         if instance.yields:
             return
         kind = START_SPOT if instance.kind is Kind.SPOT else START_ON_DEMAND
         # The predictor must not know when an on-demand instance stops before it does.
         end_s = instance.end_s if kind == START_SPOT else math.inf
-        self._starts.append((instance.start_s, kind, instance.number, instance.cores, end_s))
+        self._starts.append(
+            (instance.start_s, kind, instance.number, instance.cores, end_s, instance.members)
+        )
         if self._details is not None:
             self._details.note_start(instance)
         self._expect_stop(instance, instance.end_s)
@@ -85,32 +89,32 @@ class History:
         self._stop_s[instance.number] = stop_s
         if math.isfinite(stop_s):
             phase = stop_phase(instance.start_s, stop_s)
-            heapq.heappush(self._stops, (stop_s, phase, instance.number, instance.cores))
+            heapq.heappush(self._stops, (stop_s, phase, instance.number, instance.cores, instance.members))
 
     def cut(self, until_s: float) -> EventLog:
         """Return the events since the previous cut, before ``until_s``, in exact order."""
         assert until_s >= self.cut_s, "cuts go forward"
         count = next((i for i, start in enumerate(self._starts) if start[0] >= until_s), len(self._starts))
         events = [
-            (time, PHASE_SPOT if kind == START_SPOT else PHASE_ON_DEMAND, number, kind, cores, end_s)
-            for time, kind, number, cores, end_s in self._starts[:count]
+            (time, PHASE_SPOT if kind == START_SPOT else PHASE_ON_DEMAND, number, kind, cores, end_s, members)
+            for time, kind, number, cores, end_s, members in self._starts[:count]
         ]
         del self._starts[:count]
         events += [
-            (time, PHASE_SPOT, number, RENEWAL, cores, math.inf)
+            (time, PHASE_SPOT, number, RENEWAL, cores, math.inf, 1)
             for time, number, cores in self._renewals
             if time < until_s
         ]
         self._renewals = [renewal for renewal in self._renewals if renewal[0] >= until_s]
         while self._stops and self._stops[0][0] < until_s:
-            stop_s, phase, number, cores = heapq.heappop(self._stops)
+            stop_s, phase, number, cores, members = heapq.heappop(self._stops)
             if self._stop_s.get(number) == stop_s:  # else the stop was moved
                 del self._stop_s[number]
-                events.append((stop_s, phase, number, STOP, cores, stop_s))
+                events.append((stop_s, phase, number, STOP, cores, stop_s, members))
         events.sort()
         self.cut_s = until_s
         started = [None if event[3] in (STOP, RENEWAL) else event[2] for event in events]
-        return EventLog(
+        log = EventLog(
             np.array([event[0] for event in events], dtype=np.float64),
             np.array([event[3] for event in events], dtype=np.int8),
             np.array([event[2] for event in events], dtype=np.int64),
@@ -118,6 +122,8 @@ class History:
             np.array([event[5] for event in events], dtype=np.float64),
             None if self._details is None else self._details.cut(started),
         )
+        of_event = np.array([event[6] for event in events], dtype=np.int64)
+        return log.by_member(of_event) if (of_event > 1).any() else log
 
 
 _SPREADS = {None: NO_SPREAD, Spread.TOGETHER: TOGETHER, Spread.APART: APART}

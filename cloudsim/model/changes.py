@@ -117,6 +117,11 @@ DRAIN = "drain by "
 TAKEN = "taken back: "
 
 
+def was_taken(cause: str | None) -> bool:
+    """Return whether the provider took an instance back by itself."""
+    return cause is not None and cause.startswith(TAKEN)
+
+
 def for_nobody(cause: str | None) -> bool:
     """Return whether an eviction for this cause gives its room to no request of the history."""
     return cause is not None and cause.startswith((DRAIN, TAKEN))

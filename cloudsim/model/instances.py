@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from cloudsim.model.requests import Amounts, Kind, Labels, Spread, promises
 
+#: Nodes, each with the cores on it.
+Parts = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:
@@ -19,7 +22,9 @@ class Instance:
     when that was promised. free_slots: free slots of its size when it was admitted, the condition in which
     its risk is read. amounts: what it needs beside cores. labels, group, spread: those of its request.
     evict_at_s: it is under notice and leaves then at the latest. pool: the pool that it was sold from.
-    renewed_at_s: it counts as started then, where its cloud's line-up renews.
+    renewed_at_s: it counts as started then, where its cloud's line-up renews. parts: the nodes of a gang,
+    each with the cores on it, ``node`` first; empty for an instance that is no gang. A gang takes as many
+    numbers as it has cores.
     """
 
     id: str
@@ -40,6 +45,17 @@ class Instance:
     evict_at_s: float | None = None
     pool: int | None = None
     renewed_at_s: float | None = None
+    parts: Parts = ()
+
+    @property
+    def members(self) -> int:
+        """The number of instances that the history holds of it: one for each core of a gang."""
+        return self.cores if self.parts else 1
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes that it is on."""
+        return tuple(node for node, _ in self.parts) or (self.node,)
 
     @property
     def promised(self) -> bool:
@@ -49,7 +65,7 @@ class Instance:
     @property
     def yields(self) -> bool:
         """True for a spot instance without a guarantee, which gives way to all others."""
-        return self.kind is Kind.SPOT and not self.promised
+        return self.kind is Kind.SPOT and not promises(self.kind, self.sla)
 
     @property
     def arrival(self) -> tuple[float, int]:
@@ -62,13 +78,14 @@ class Placement:
     """The node that an instance goes to, and the victims that make room for it, in the line-up's order.
 
     waits: True if it waits for instances that are under notice already. proven: False when a cheaper set of
-    victims may exist, because the search was cut short.
+    victims may exist, because the search was cut short. parts: see ``Instance``.
     """
 
     node: int
     victims: tuple[Instance, ...] = ()
     waits: bool = False
     proven: bool = True
+    parts: Parts = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,11 @@ Amounts = tuple[tuple[str, int], ...]
 Labels = frozenset[tuple[str, str]]
 
 
+def amounts_of_member(amounts: Amounts, cores: int) -> Amounts:
+    """Return what each core of a gang needs beside itself, rounded up."""
+    return tuple((name, -(-amount // cores)) for name, amount in amounts)
+
+
 def promises(kind: Kind, sla: float | None) -> bool:
     """Return whether an SLA is a promise; None and 1 are none (P2 §3.6, "no guarantee")."""
     return kind is Kind.SPOT and sla is not None and sla < 1
@@ -52,7 +57,8 @@ class Request:
     no guarantee, 0 only for zero risk; None for on-demand. origin: the member on whose behalf it is made.
     actual_lifetime_s: when its user will stop it, known to a replay and to no decision. amounts: what it
     needs beside cores. labels: a node must have all of them. group: the instances that ``spread`` is about.
-    pool: of a cloud that sells pools (``cloudsim.admission.pools``), None for any.
+    pool: of a cloud that sells pools (``cloudsim.admission.pools``), None for any. parallel: its cores may be
+    on several nodes, as those of a request that is wider than any node always are.
     """
 
     id: str
@@ -67,6 +73,7 @@ class Request:
     group: str | None = None
     spread: Spread | None = None
     pool: int | None = None
+    parallel: bool = False
 
     @property
     def promised(self) -> bool:

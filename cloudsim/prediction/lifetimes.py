@@ -16,9 +16,12 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.history.take_backs import TakeBacks
 from cloudsim.model.errors import SpecError
 from cloudsim.model.lengths import check_share
 from cloudsim.prediction.rule import OUR_RULE, Censoring, PredictionRule
+
+_STEPS_A_DOUBLING = 16
 
 
 class LifetimeDistribution:
@@ -145,6 +148,22 @@ class LifetimeDistribution:
             return self
         risks = np.maximum.accumulate(_wilson(self.estimates, self.samples, confidence_z)[1])
         return LifetimeDistribution(self.ends_s, risks, self.samples, self.evictions, self.estimates)
+
+    def exposed_to(self, take_backs: TakeBacks) -> LifetimeDistribution:
+        """Return the distribution of instances that the cloud may also take back by itself, independently.
+
+        The risk of that rises with every second, so the steps become finer: _STEPS_A_DOUBLING for each
+        doubling of the lifetime.
+        """
+        if not len(self.ends_s):
+            return self
+        doublings = max(np.log2(self.followed_up_s), 0.0) if self.followed_up_s > 0 else 0.0
+        finer_s = self.followed_up_s / 2.0 ** np.arange(0, doublings, 1 / _STEPS_A_DOUBLING)
+        ends_s = np.union1d(self.ends_s, finer_s)
+        step = np.searchsorted(self.ends_s, ends_s)
+        lives = 1.0 - take_backs.risk(ends_s)
+        risks, estimates = (1.0 - (1.0 - own[step]) * lives for own in (self.risks, self.estimates))
+        return LifetimeDistribution(ends_s, risks, self.samples, self.evictions, estimates)
 
     @classmethod
     def spliced(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.history.take_backs import TakeBacks
 from cloudsim.model.errors import NoTableError, SpecError
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.model.requests import Amounts
@@ -176,6 +177,8 @@ class QuantileTable:
         made.
     rule
         How samples become risks.
+    take_backs
+        What the cloud takes back by itself, which no sample shows; None where nothing is known of that.
     """
 
     #: True if the remaining risk of an instance that has lived for a while may be read from the table.
@@ -188,8 +191,9 @@ class QuantileTable:
         made_at_s: float,
         rule: PredictionRule = OUR_RULE,
         details: NodeDetails = CORES_ONLY,
+        take_backs: TakeBacks | None = None,
     ):
-        self.made_at_s, self.rule = made_at_s, rule
+        self.made_at_s, self.rule, self.take_backs = made_at_s, rule, take_backs
         self.node_cores = tuple(node_cores)
         self.details = details
         self.samples = {part.flavour: part for part in sorted(samples, key=lambda part: part.flavour)}
@@ -199,6 +203,7 @@ class QuantileTable:
         self._informed: dict[tuple[int, tuple[int, ...]], LifetimeDistribution | None] = {}
         self._forecasts: dict[int, Forecast] = {}
         self._levels: dict[int, NDArray[np.int32]] = {}
+        self._exposed: dict[LifetimeDistribution, LifetimeDistribution] = {}
 
     @classmethod
     def from_samples(
@@ -217,6 +222,13 @@ class QuantileTable:
             When a flavour comes twice.
         """
         return cls(samples, node_cores, made_at_s, rule, details)
+
+    def exposed_to(self, take_backs: TakeBacks | None) -> QuantileTable:
+        """Return the table of a cloud that also takes instances back by itself; see ``take_backs``."""
+        if take_backs == self.take_backs:
+            return self
+        samples = list(self.samples.values())
+        return QuantileTable(samples, self.node_cores, self.made_at_s, self.rule, self.details, take_backs)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -237,6 +249,8 @@ class QuantileTable:
             digest.update(repr(self.details.amounts).encode())
         if self.rule.on_demand_ages:
             digest.update(b"on_demand_ages")
+        if self.take_backs is not None:
+            digest.update(struct.pack("<qd", self.take_backs.taken, self.take_backs.lived_s))
         for samples in self.samples.values():
             digest.update(samples.to_bytes())
         return digest.hexdigest()[:_VERSION_DIGITS]
@@ -249,7 +263,14 @@ class QuantileTable:
         NoTableError
             When the table does not hold the flavour.
         """
-        return self._cells((cores, amounts)).distribution(free_slots)
+        return self._expose(self._cells((cores, amounts)).distribution(free_slots))
+
+    def _expose(self, distribution: LifetimeDistribution | None) -> LifetimeDistribution | None:
+        if distribution is None or self.take_backs is None:
+            return distribution
+        if distribution not in self._exposed:
+            self._exposed[distribution] = distribution.exposed_to(self.take_backs)
+        return self._exposed[distribution]
 
     def conditions(self, flavour: Flavour) -> tuple[Condition, ...]:
         """Return all conditions that were seen of a flavour, fewest free slots first.
@@ -263,7 +284,7 @@ class QuantileTable:
             Condition(
                 cell.free_slots_from,
                 cell.free_slots_to,
-                cell.distribution,
+                self._expose(cell.distribution) or cell.distribution,
                 float(cell.span_s.sum()) or float(len(cell.span_s)),
             )
             for cell in self._cells(flavour).cells
@@ -308,7 +329,7 @@ class QuantileTable:
         if key not in self._informed:
             cells = (self._cells((cores, ()), index) for index in range(len(condition)))
             parts = [cell.distribution(slots) for cell, slots in zip(cells, condition, strict=True)]
-            self._informed[key] = LifetimeDistribution.spliced(parts, self.rule.lookup_limits_s)
+            self._informed[key] = self._expose(LifetimeDistribution.spliced(parts, self.rule.lookup_limits_s))
         return self._informed[key]
 
     def levels(self, cores: int) -> NDArray[np.int32]:
@@ -408,7 +429,7 @@ class QuantileTable:
         for flavour in self.samples:
             cores, amounts = flavour
             for cell in self._cells(flavour).cells:
-                distribution = cell.distribution
+                distribution = self._expose(cell.distribution) or cell.distribution
                 quantiles_s = {sla: distribution.survives_s(sla) for sla in slas}
                 rows.append(
                     {

@@ -2,8 +2,9 @@
 
 ``inventory`` and ``spot_columns`` hold the nodes and what runs on them. ``pipeline`` plans where a request
 goes, with ``filters``, ``weighers`` and the test of room in ``fit``.
-``victims`` decides who is evicted, by the orders and costs of ``eviction``; ``cover`` and ``cover_kernel``
-find the cheapest set of victims. ``lineups`` names the combinations that a cloud can choose.
+``victims`` decides who is evicted, by the orders and costs of ``eviction``; ``victims_kernel`` compares all
+nodes in one compiled call, and ``cover`` and ``cover_kernel`` find the cheapest set of victims of a node.
+``lineups`` names the combinations that a cloud can choose.
 
 The further ideas of the preemption paper (004 §6): consolidation is a line-up, by placement; running
 instances are never migrated. Price-driven termination is rejected: a promise is sold here, not a bid, and

@@ -49,78 +49,63 @@ _FAULTS: Final = {
 }
 
 
-def least_costs(
-    request: NDArray[np.int64],
-    free: NDArray[np.int64],
-    slots: NDArray[np.int64],
-    freed: NDArray[np.int64],
-    cost: NDArray[np.int64],
-    nodes: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the least cost of a sufficient set of victims on each of ``nodes``, and whether it is settled.
-
-    A cost is exact where it is the least of all settled ones, ties included; 0 where the request fits without
-    victims; INFEASIBLE where not even all victims help, and only there. Elsewhere it is a bound: more than
-    the least of all settled ones, and no more than the true cost. Nodes with more than MOST_CANDIDATES useful
-    candidates or MOST_STEPS steps are not settled: there the cost is a lower bound, and ``cover.py`` finds
-    the true one.
-
-    Parameters
-    ----------
-    request
-        (resources,), the amounts that are needed.
-    free
-        (resources, all nodes), the amounts that are free while all instances run.
-    slots
-        (all nodes, width), rows of the spot instances of a node in any order and place, -1 for none.
-    freed, cost
-        (rows, resources) and (rows,), of each instance.
-    nodes
-        (some,), the nodes in the order in which they are searched. All arrays are int64, in C order.
-
-    Returns
-    -------
-    costs, settled
-        int64 and bool (some,).
-
-    Raises
-    ------
-    SpecError
-        When an array has another shape or a wrong value; it names the array.
-    """
-    _check(request, free, slots, freed, cost, nodes)
-    costs, settled, fault = search_nodes(request, free, slots, freed, cost, nodes)
+def check_fault(fault: int) -> None:
+    """Raise SpecError for a fault that ``search_nodes`` found; it names the array."""
     if fault:
         field, message = _FAULTS[fault]
         raise SpecError(message, field=field)
-    return costs, settled
 
 
-def _check(
+@compiled
+def _glance(
     request: NDArray[np.int64],
     free: NDArray[np.int64],
     slots: NDArray[np.int64],
     freed: NDArray[np.int64],
     cost: NDArray[np.int64],
     nodes: NDArray[np.int64],
-) -> None:
-    """Check shapes and types; the kernel checks numbers where it reads them."""
-    for field, array, dimensions in (
-        ("request", request, 1),
-        ("free", free, 2),
-        ("slots", slots, 2),
-        ("freed", freed, 2),
-        ("cost", cost, 1),
-        ("nodes", nodes, 1),
-    ):
-        if array.dtype != np.int64 or array.ndim != dimensions or not array.flags.c_contiguous:
-            raise SpecError(f"an int64 array of {dimensions} dimensions in C order", field=field)
-    if not len(request) == len(free) == freed.shape[1]:
-        raise SpecError("as many resources as in the request", field="free" if freed.size else "freed")
-    if len(slots) != free.shape[1]:
-        raise SpecError(f"a row for each of {free.shape[1]} nodes", field="slots")
-    if len(cost) != len(freed):
-        raise SpecError(f"a cost for each of {len(freed)} rows", field="cost")
+    greatest_freed: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    exact: NDArray[np.bool_],
+) -> int:
+    """Write a bound of the cost on each node, and whether it is exact. Returns the first fault.
+
+    Victims are no fewer than if each freed the most of all, and cost no less than as many of the cheapest
+    on the node.
+    """
+    prices = np.empty(slots.shape[1], np.int64)
+    for index in range(len(nodes)):
+        node, fewest, kept, cheapest = nodes[index], 1, 0, -1
+        if not 0 <= node < len(slots):
+            return _NOT_A_NODE
+        for resource in range(len(request)):
+            need = request[resource] - free[resource, node]
+            if need > greatest_freed[resource] * fewest:
+                fewest = (need + greatest_freed[resource] - 1) // greatest_freed[resource]
+        for slot in range(slots.shape[1]):
+            row = slots[node, slot]
+            if row == -1:
+                continue
+            if not 0 <= row < len(cost):
+                return _NOT_A_ROW
+            if not 0 <= cost[row] <= MOST:
+                return _NOT_A_COST
+            if kept < fewest:
+                kept += 1
+            elif cost[row] >= prices[fewest - 1]:
+                continue
+            place = kept - 1
+            while place and prices[place - 1] > cost[row]:
+                prices[place] = prices[place - 1]
+                place -= 1
+            prices[place] = cost[row]
+            cheapest = row if place == 0 else cheapest
+        exact[index] = kept > 0
+        bounds[index] = prices[:fewest].sum() if kept == fewest else INFEASIBLE
+        for resource in range(len(request)):
+            need = request[resource] - free[resource, node]
+            exact[index] = exact[index] and freed[cheapest, resource] >= need
+    return _NO_FAULT
 
 
 @compiled
@@ -274,15 +259,54 @@ def search_nodes(
     freed: NDArray[np.int64],
     cost: NDArray[np.int64],
     nodes: NDArray[np.int64],
+    greatest_freed: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Compute ``least_costs``, with shapes unchecked; the third result is the first fault of the arrays."""
+    """Return the least cost of a sufficient set of victims on each of ``nodes``, and whether it is settled.
+
+    A cost is exact where it is the least of all settled ones, ties included; 0 where the request fits without
+    victims; INFEASIBLE where not even all victims help, and only there. Elsewhere it is a bound: more than
+    the least of all settled ones, and no more than the true cost. Nodes with more than MOST_CANDIDATES useful
+    candidates or MOST_STEPS steps are not settled: there the cost is a lower bound, and ``cover.py`` finds
+    the true one.
+
+    With ``greatest_freed``, nodes whose cheapest instances already cost more than the best node are not
+    looked at further. Their bounds are lower, and a node where not even all victims help can have one.
+
+    Parameters
+    ----------
+    request
+        (resources,), the amounts that are needed.
+    free
+        (resources, all nodes), the amounts that are free while all instances run.
+    slots
+        (all nodes, width), rows of the spot instances of a node in any order and place, -1 for none.
+    freed, cost
+        (rows, resources) and (rows,), of each instance.
+    nodes
+        (some,), the nodes in the order in which they are searched.
+    greatest_freed
+        (resources,), at least the most that one instance frees, and at least 1; or (0,). All arrays are
+        int64, in C order.
+
+    Returns
+    -------
+    costs, settled, fault
+        int64 and bool (some,); and the first fault of the arrays, for ``check_fault``.
+    """
     resources, width = len(request), slots.shape[1]
     costs, settled = np.empty(len(nodes), np.int64), np.ones(len(nodes), np.bool_)
     gives, prices = np.empty((width, resources), np.int64), np.empty(width, np.int64)
     sums, greatest = np.empty((width + 1, resources), np.int64), np.empty((width + 1, resources), np.int64)
     needs, taken = np.empty((width + 1, resources), np.int64), np.empty(width, np.int64)
     dominators, heads = np.empty(width, np.uint64), np.zeros(width + 1, np.int64)
-    best = INFEASIBLE
+    best, quick, exact = INFEASIBLE, len(greatest_freed) > 0, np.zeros(len(nodes), np.bool_)
+    fault = (
+        _glance(request, free, slots, freed, cost, nodes, greatest_freed, costs, exact)
+        if quick
+        else _NO_FAULT
+    )
+    if fault:
+        return costs, settled, fault
     for index in range(len(nodes)):
         node = nodes[index]
         if not 0 <= node < len(slots):
@@ -293,6 +317,9 @@ def search_nodes(
             missing |= needs[0, resource] > 0
         if not missing:
             costs[index] = best = 0
+            continue
+        if quick and (exact[index] or costs[index] > best):
+            best = min(best, costs[index])
             continue
         count, fault = _gather(slots[node], freed, cost, needs[0], gives, prices)
         if fault:
@@ -409,7 +436,7 @@ def _is_better(
     other_key: NDArray[np.int64],
     others: NDArray[np.uint64],
 ) -> bool:
-    """Return True if one set is better than another one; of equal keys the one with lower ranks is."""
+    """Return True if one set is better than another: its key is smaller, or equal and its ranks are lower."""
     for part in range(len(key)):
         if key[part] != other_key[part]:
             return bool(key[part] < other_key[part])
@@ -452,8 +479,12 @@ def _sort(
         if not helps:
             continue
         place = count
-        while place and _goes_first(row, order[place - 1], freed, cost, number):
-            order[place] = order[place - 1]
+        while place:
+            other = order[place - 1]
+            # The cost decides nearly always; the call takes longer.
+            if cost[row] > cost[other] or not _goes_first(row, other, freed, cost, number):
+                break
+            order[place] = other
             place -= 1
         order[place] = row
         count += 1
@@ -704,6 +735,32 @@ def candidates(
 
 
 @compiled
+def _best_alone(
+    deficit: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    freed: NDArray[np.int64],
+    cost: NDArray[np.int64],
+    number: NDArray[np.int64],
+) -> int:
+    """Return the row that is the best set by itself; -1 if that takes a search.
+
+    It has the first key of all that help. With others victims are more, and cost no less.
+    """
+    first = -1
+    for slot in range(len(rows)):
+        row = rows[slot]
+        if row == -1 or (first != -1 and not _goes_first(row, first, freed, cost, number)):
+            continue
+        for resource in range(len(deficit)):
+            if deficit[resource] > 0 and freed[row, resource] > 0:
+                first = row
+    for resource in range(len(deficit)):
+        if first != -1 and freed[first, resource] < deficit[resource]:
+            first = -1
+    return first
+
+
+@compiled
 def best_cover(
     deficit: NDArray[np.int64],
     rows: NDArray[np.int64],
@@ -733,6 +790,9 @@ def best_cover(
     chosen, cost, settled
         int64, the rows of the set, lowest rank first; int; bool.
     """
+    alone = _best_alone(deficit, rows, freed, cost, number)
+    if alone != -1:
+        return np.full(1, alone), cost[alone], True
     search, count = _prepare(deficit, rows, freed, cost, number)
     row, digit, best = search.row, search.digit, search.best
     if _fewest(search.needs[0], search.sums[0], search.greatest[0]) == 0:

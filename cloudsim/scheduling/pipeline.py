@@ -7,15 +7,17 @@ the weighers; then node order.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.refusals import RefusalReason
-from cloudsim.model.requests import Kind, Request
+from cloudsim.model.requests import Kind, Request, amounts_of_member
 from cloudsim.scheduling import filters
-from cloudsim.scheduling.fit import nodes_with_room
+from cloudsim.scheduling.fit import nodes_with_room, slots_of_nodes
 from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
 from cloudsim.scheduling.victims import PlacementRequest
@@ -36,6 +38,15 @@ def plan(
     allowed = allowed_nodes(inventory, request, lineup)
     if allowed is not None and not allowed.any():
         return RefusalReason.NO_SUCH_NODE
+    if inventory.makes_gang(request):
+        return _plan_gang(inventory, request, lineup, allowed, now_s)
+    return _plan_one(inventory, request, lineup, allowed, now_s)
+
+
+def _plan_one(
+    inventory: Inventory, request: Request, lineup: LineUp, allowed: NDArray[np.bool_] | None, now_s: float
+) -> Placement | RefusalReason:
+    """Return the node and the victims for an instance that runs on one node."""
     needed = inventory.needed(request)
     node = _with_room(inventory, request, lineup, inventory.free_full, needed, allowed)
     if node is not None:
@@ -49,12 +60,55 @@ def plan(
                 return Placement(node, waits=True)
     elif not (request.promised and inventory.any_yields):
         return RefusalReason.NO_CAPACITY
-    wanted = PlacementRequest(request, needed, room, allowed, now_s)
+    only_least = lineup.ranking is Ranking.LEXICOGRAPHIC
+    wanted = PlacementRequest(request, needed, room, allowed, now_s, only_least)
 
     def choose(nodes: _NodeNumbers, costs: NDArray[np.int64]) -> int:
         return _best(inventory, request, lineup, nodes, costs)
 
     return lineup.victims(inventory, wanted, choose) or RefusalReason.NO_CAPACITY
+
+
+def _plan_gang(
+    inventory: Inventory, request: Request, lineup: LineUp, allowed: NDArray[np.bool_] | None, now_s: float
+) -> Placement | RefusalReason:
+    """Return the nodes and the victims for a gang, or the reason why it cannot be placed as a whole.
+
+    Its members are instances of one core that are placed one after the other. Where nothing is weighed, all
+    that fit on a node go there at once, which is the same.
+    """
+    of_member = inventory.needed_by_member(request)
+    first_fit = not _weighers(lineup, request) and not lineup.draws
+    slots = slots_of_nodes(inventory.free_full, of_member)
+    if allowed is not None:
+        slots[~allowed] = 0
+    if first_fit and int(slots.sum()) >= request.cores:
+        filled = np.minimum(slots, np.maximum(request.cores - (np.cumsum(slots) - slots), 0))
+        nodes = np.flatnonzero(filled)
+        parts = tuple(zip(nodes.tolist(), filled[nodes].tolist(), strict=True))
+        return Placement(parts[0][0], parts=parts)
+    member = replace(request, cores=1, amounts=amounts_of_member(request.amounts, request.cores))
+    trial, cores_of = inventory.copy(), Counter[int]()
+    victims: list[Instance] = []
+    waits, proven = False, True
+    while (left := request.cores - cores_of.total()) > 0:
+        placement = _plan_one(trial, member, lineup, allowed, now_s)
+        if isinstance(placement, RefusalReason):
+            return placement
+        for victim in placement.victims:
+            trial.remove(victim.id)
+        victims += placement.victims
+        waits, proven = waits or placement.waits, proven and placement.proven
+        node, count, at_once = placement.node, 1, not (placement.waits or placement.victims)
+        if first_fit:
+            room = trial.free_full if at_once else trial.room_soon()
+            count = min(left, int(slots_of_nodes(room[:, node : node + 1], of_member)[0]))
+        amounts = tuple((name, count * amount) for name, amount in member.amounts)
+        part = Instance(f"{request.id} {left}", Kind.ON_DEMAND, count, node, now_s, now_s, 0, amounts=amounts)
+        (trial.place if at_once else trial.book)(part)
+        cores_of[node] += count
+    parts = tuple(cores_of.items())
+    return Placement(parts[0][0], tuple(victims), waits, proven, parts)
 
 
 def warm_up(lineup: LineUp) -> None:
@@ -89,6 +143,10 @@ def explain(
 
     for node_filter in lineup.filters:
         note(node_filter.name, node_filter.passes(inventory, request))
+    if inventory.makes_gang(request):  # it needs room on several nodes: each lacks some of it
+        note(filters.ROOM, np.zeros_like(left))
+        soon = slots_of_nodes(inventory.free_normal, inventory.needed_by_member(request))
+        return tuple(removed), int(soon[left].sum()) >= request.cores
     needed = inventory.needed(request)
     after = left & nodes_with_room(inventory.free_normal, needed)
     note(filters.ROOM, nodes_with_room(inventory.free_full, needed))
@@ -120,7 +178,7 @@ def _with_room(
     if not _weighers(lineup, request) and not lineup.draws:
         first = int(passed.argmax())  # first fit by node order
         return first if passed[first] else None
-    nodes = np.flatnonzero(passed)
+    (nodes,) = passed.nonzero()
     return _best(inventory, request, lineup, nodes, None) if len(nodes) else None
 
 
@@ -136,6 +194,8 @@ def _best(
     costs: NDArray[np.int64] | None,
 ) -> int:
     """Choose one of the nodes by cost and weighers; the first of those that remain, or one that is drawn."""
+    if len(nodes) == 1:
+        return int(nodes[0])
     weighers = _weighers(lineup, request)
     if lineup.ranking is Ranking.WEIGHTED:
         score = np.zeros(len(nodes))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +18,20 @@ from numpy.typing import NDArray
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling.cover import Cover, cheapest_cover
-from cloudsim.scheduling.eviction import Cost, Order, cost_of
-from cloudsim.scheduling.fit import fits, nodes_with_room
+from cloudsim.scheduling.eviction import Cost, Order
+from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.spot_columns import NOBODY
 
-#: Costs are whole thousandths, so that sums are exact and ties are ties.
-_THOUSANDTHS = 1000.0
+_ALL_NODES = np.empty(0, np.bool_)
 
 
-@dataclass(frozen=True)
-class PlacementRequest:
+class PlacementRequest(NamedTuple):
     """A request that finds no room.
 
     needed: the amount of each resource. room: int64 (resources, nodes), free without any eviction. allowed:
     bool (nodes,), the nodes that the request may go to; None for all. now_s: the cloud's time in seconds.
+    only_least: True if of several nodes only those of the least cost are in question.
     """
 
     request: Request
@@ -39,6 +39,7 @@ class PlacementRequest:
     room: NDArray[np.int64]
     allowed: NDArray[np.bool_] | None
     now_s: float
+    only_least: bool = False
 
     @property
     def only_yielding(self) -> bool:
@@ -115,50 +116,54 @@ class Cheapest:
         spots = inventory.spots
         if not len(spots):
             return None
-        lost = cost_of(self.cost, wanted.now_s - spots.start_s, spots.amounts[:, 0], spots.sla)
-        costs = np.rint(lost * _THOUSANDTHS).astype(np.int64)
         placement = None
         if inventory.any_yields:
             slots = spots.slots
             if not inventory.all_yield:
                 yields = np.append(spots.sla >= 1.0, False)  # the last one is met by slot -1
                 slots = np.where(yields[slots], slots, NOBODY)
-            placement = _cheapest(inventory, wanted, choose, costs, slots, wanted.room + inventory.yielding)
+            placement = _cheapest(inventory, wanted, choose, self.cost, slots)
         if placement is None and not wanted.only_yielding:
-            placement = _cheapest(inventory, wanted, choose, costs, spots.slots, inventory.free_normal)
+            placement = _cheapest(inventory, wanted, choose, self.cost, spots.slots)
         return placement
 
 
 def _cheapest(
-    inventory: Inventory,
-    wanted: PlacementRequest,
-    choose: Choose,
-    costs: NDArray[np.int64],
-    slots: NDArray[np.int64],
-    room_after: NDArray[np.int64],
+    inventory: Inventory, wanted: PlacementRequest, choose: Choose, cost: Cost, slots: NDArray[np.int64]
 ) -> Placement | None:
-    """Find the cheapest victims among the instances in ``slots``.
+    """Find the cheapest victims among the instances in ``slots``."""
+    from cloudsim.scheduling import victims_kernel as kernel
 
-    room_after: int64 (resources, nodes), free once all of these instances have left.
-    """
-    from cloudsim.scheduling.cover_kernel import least_costs
-
-    passed = nodes_with_room(room_after, wanted.needed)
-    if wanted.allowed is not None:
-        passed &= wanted.allowed
-    nodes = np.flatnonzero(passed)
-    if not len(nodes):
+    spots, needed = inventory.spots, np.array(wanted.needed, np.int64)
+    columns = len(spots.instances), spots.start_s, spots.sla, spots.amounts
+    allowed = _ALL_NODES if wanted.allowed is None else wanted.allowed
+    found, victims, fault = kernel.cheapest_nodes(
+        tuple(cost),
+        wanted.now_s,
+        needed,
+        wanted.room,
+        allowed,
+        wanted.only_least,
+        slots,
+        *columns,
+        spots.number,
+    )
+    kernel.check_fault(fault)
+    if not found.size:
         return None
-    needed = np.array(wanted.needed, np.int64)
-    least, solved = least_costs(needed, wanted.room, slots, inventory.spots.amounts, costs, nodes)
+    nodes, least = found[0], found[1]
+    if len(victims):
+        node = choose(nodes, least)
+        if node == nodes[0]:
+            return Placement(node, spots.instances_in(victims.tolist()))
+    costs = kernel.cost_of_rows(tuple(cost), wanted.now_s, *columns)
     proven = True
-    for place in () if solved.all() else np.flatnonzero(~solved).tolist():
+    for place in np.flatnonzero(found[2] == 0).tolist():
         cover = _cover(inventory, needed, wanted.room, costs, slots, int(nodes[place]))
         least[place], proven = cover.cost, proven and cover.proven_optimal
     node = choose(nodes, least)
     cover = _cover(inventory, needed, wanted.room, costs, slots, node)
-    victims = inventory.spots.instances_in(cover.chosen)
-    return Placement(node, victims, proven=proven and cover.proven_optimal)
+    return Placement(node, spots.instances_in(cover.chosen), proven=proven and cover.proven_optimal)
 
 
 def _cover(
@@ -170,14 +175,14 @@ def _cover(
     node: int,
 ) -> Cover:
     """Find the instances that should leave one node, as rows of the inventory's spots."""
-    from cloudsim.scheduling.cover_kernel import MOST_STEPS, best_cover
+    from cloudsim.scheduling.victims_kernel import best_victims
 
-    # Numbers rise with starts: the youngest has the lowest rank.
-    spots, deficit, rows = inventory.spots, needed - room[:, node], slots[node]
-    chosen, cost, settled = best_cover(deficit, rows, spots.amounts, costs, spots.number, MOST_STEPS)
+    amounts, number = inventory.spots.amounts, inventory.spots.number
+    chosen, cost, settled = best_victims(node, needed, room, slots, costs, amounts, number)
     if settled:
         return Cover(tuple(chosen.tolist()), cost, proven_optimal=True)
-    rows = rows[rows != NOBODY]
-    cover = cheapest_cover(deficit, spots.amounts[rows], costs[rows], -spots.number[rows])
+    rows = slots[node][slots[node] != NOBODY]
+    # Numbers rise with starts: the youngest has the lowest rank.
+    cover = cheapest_cover(needed - room[:, node], amounts[rows], costs[rows], -number[rows])
     assert cover is not None, "a node passed where evicting everybody does not suffice"
     return Cover(tuple(rows[list(cover.chosen)].tolist()), cover.cost, cover.proven_optimal)

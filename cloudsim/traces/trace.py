@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,8 +50,12 @@ class Trace:
     left_truncated: BoolArray
     #: The end is not known: stop_s is the last timestamp of the trace or the end of its window.
     right_censored: BoolArray
+    #: A job of a batch system, whose cores may be on several nodes. Left out, there is none.
+    parallel: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def __post_init__(self) -> None:
+        if not len(self.parallel):
+            object.__setattr__(self, "parallel", np.zeros(len(self), np.bool_))
         freeze_columns(self, (field.name for field in fields(self)[1:]))
         _check(self)
 
@@ -67,6 +71,7 @@ class Trace:
         requested_s: ArrayLike | None = None,
         left_truncated: ArrayLike | None = None,
         right_censored: ArrayLike | None = None,
+        parallel: ArrayLike | None = None,
     ) -> Trace:
         """Build a trace from columns in file order: convert, sort stably by start, and check.
 
@@ -78,18 +83,17 @@ class Trace:
         ids = np.empty(len(instance), dtype=object)
         ids[:] = instance
         n = len(ids)
+        flags = {"left_truncated": left_truncated, "right_censored": right_censored, "parallel": parallel}
         columns: dict[str, NDArray[Any]] = {
             "instance": ids,
             "start_s": _floats("start_s", start_s),
             "stop_s": _floats("stop_s", stop_s),
             "cores": _whole("cores", cores),
             "requested_s": np.full(n, np.nan) if requested_s is None else _floats("requested_s", requested_s),
-            "left_truncated": np.zeros(n, dtype=np.bool_)
-            if left_truncated is None
-            else np.array(left_truncated, bool),
-            "right_censored": np.zeros(n, dtype=np.bool_)
-            if right_censored is None
-            else np.array(right_censored, bool),
+            **{
+                flag: np.zeros(n, dtype=np.bool_) if marks is None else np.array(marks, bool)
+                for flag, marks in flags.items()
+            },
         }
         for column, values in columns.items():
             if values.shape != (n,):
@@ -187,6 +191,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     "requested_s": np.float64,
     "left_truncated": np.bool_,
     "right_censored": np.bool_,
+    "parallel": np.bool_,
 }
 
 

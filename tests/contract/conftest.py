@@ -39,7 +39,7 @@ def federation(redis_url: str) -> Iterator[Federation]:
 @pytest.fixture
 def api(federation: Federation) -> Iterator[httpx.Client]:
     with httpx.Client(
-        base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=20
+        base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60
     ) as client:
         yield client
 

@@ -76,7 +76,7 @@ def test_they_are_listed_with_reason_and_age(spotfed: Run, boxes: dict[str, Dead
 def test_one_is_shown_without_its_secrets(spotfed: Run, boxes: dict[str, DeadLetters]) -> None:
     assert boxes
     code, out, err = spotfed("dlq", "show", "5-1")
-    assert (code, "say which with --cloud" in err) == (2, True)
+    assert (code, "choose one with --cloud" in err) == (2, True)
     for arguments in ([], ["--json"]):
         code, out, _ = spotfed("dlq", "show", "5-1", "--cloud", "B", *arguments)
         assert code == 0

@@ -87,7 +87,10 @@ def test_a_booked_instance_is_given_up(east: FakeOwner, api: httpx.Client) -> No
 
 
 def test_own_requests_that_are_asked_for(east: FakeOwner, api: httpx.Client, client: Client) -> None:
-    assert api.post("/v1/clouds/east/on-demand", json={"id": "big", "cores": 5}).status_code == 409
+    wide = api.post("/v1/clouds/east/on-demand", json={"id": "wide", "cores": 5})
+    assert wide.json()["lease"]["parts"] == [[0, 4], [1, 1]]
+    assert api.delete("/v1/clouds/east/on-demand/wide").json()["lease"]["state"] == "cancelled"
+    assert api.post("/v1/clouds/east/on-demand", json={"id": "big", "cores": 9}).status_code == 409
     refused = client.on_demand.get("east", "big")
     assert isinstance(refused, RefusedRequest)
     assert refused.refusals[0].reason == "too_large"

@@ -1,6 +1,8 @@
 """GET /v1/events: resumes without loss, filters, ends slow readers, says when it cannot reach back."""
 
+import logging
 import socket
+import struct
 from contextlib import suppress
 from typing import Any
 
@@ -108,7 +110,10 @@ def test_the_stream_is_alive_in_silence(
 
 
 def test_a_reader_that_takes_nothing_is_disconnected(
-    federation: Federation, client: Client, monkeypatch: pytest.MonkeyPatch
+    federation: Federation,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("broker.api.stream.SLOW_S", 0.3)
     federation.join("east")
@@ -131,3 +136,22 @@ def test_a_reader_that_takes_nothing_is_disconnected(
             while part := slow.recv(2**20):
                 received += len(part)
     assert 0 < received < 20_000 * len(fields[b"e"]), "it got everything, however slow it was"
+    assert warnings(caplog) == []
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_streams_end_with_the_connection_of_their_reader(
+    federation: Federation, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also those before which the reader sent a further call through the same connection."""
+    host, port = federation.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as reader:
+        head = f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+        reader.sendall(2 * head.encode())
+        assert reader.recv(12) == b"HTTP/1.1 200"
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
+    wait_until(lambda: not federation.open_calls, "the stream ends")
+    assert warnings(caplog) == []

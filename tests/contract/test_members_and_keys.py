@@ -235,8 +235,7 @@ def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation
     with federation.redis as redis:  # as after a crash: a hold whose request nobody knows
         redis.hset(federation.keys.quota_holds("acme"), "lost", 3)
         redis.hincrby(federation.keys.quota_holds("acme"), "=cores", 3)
-    assert held(operator) == (5, 2)
-    assert reconciled(federation) == 3
+    assert reconciled(federation) in {0, 3}  # 0: the API, which looks when its first member comes, was first
     assert held(operator) == (2, 1)
     assert reconciled(federation) == 0
 

@@ -11,19 +11,29 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 import redis
+from celery import Celery
 from redis.exceptions import NoPermissionError
 
 from broker import cli
-from broker.contract import VERSION, Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
+from broker.contract import VERSION, Batch, Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
 from broker.contract.instances import InstanceRecord
 from broker.identity.store import let_in_operator
 from broker.journal.journal import Commit, Journal
-from broker.queue.celery_config import JOBS, cloud_queue, make_app
-from broker.queue.send import ring, ring_for_job
+from broker.queue.celery_config import (
+    CONTROL_CHANNEL,
+    CONTROL_REPLIES,
+    EVENT_CHANNELS,
+    JOBS,
+    MONTECARLO,
+    cloud_queue,
+    make_app,
+)
+from broker.queue.send import ring, ring_for_job, send_batch
 from broker.settings import Settings, settings
 from broker.signing.key_files import create_key
 from broker.signing.signer import UNSIGNED
@@ -134,7 +144,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         SPOTFED_SIGNING_KEY=str(processes.directory / "cloud.A.key"), **signed,
     )  # fmt: skip
     processes.start(
-        "workers.job_manager", SPOTFED_REDIS_URL=shared.url("jobs"), SPOTFED_URL=f"http://127.0.0.1:{port}",
+        "workers.job_manager", "--name", "own", SPOTFED_REDIS_URL=shared.url("jobs"), SPOTFED_URL=f"http://127.0.0.1:{port}",
         SPOTFED_API_KEY="k", SPOTFED_SIGNING_KEY=str(processes.directory / "jobs.key"), **signed,
     )  # fmt: skip
     processes.table(1)  # made of the Monte-Carlo worker's samples
@@ -167,12 +177,36 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         wait_until(lambda: _measured(http), "figures of Redis, the owner and the Monte-Carlo worker")
         tries = f"{hook.headers['location']}/deliveries"
         wait_until(lambda: http.get(tries).json()["deliveries"], "a delivery that failed")
+        _control_remotely(shared)
         heard = wait_until(lambda: _message(listening), "an event by pub/sub")
         assert lease.encode() in heard or b'"A"' in heard
         assert reader.xlen(shared.keys.all_events) > 0
     # They tell the name of their library and ask how the server keeps its data, and go on without an answer.
     refused = {(one["username"], one["object"]) for one in shared.denied()}
     assert {what for _, what in refused} <= {"client|setinfo", "config|get"}, refused
+
+
+def _control_remotely(shared: Shared) -> None:
+    """The operator asks all workers and hears their events."""
+    operator = _app(shared, "operator")
+    ping = operator.control.inspect(timeout=2.0).ping
+
+    def answers() -> bool:
+        return {name.partition("-")[0] for name in ping() or {}} == {"cloud.A", "m", "jobs.own"}
+
+    wait_until(answers, "answers of all workers")
+    heard: set[str] = set()
+    with operator.connection() as connection:
+        receiver = operator.events.Receiver(
+            connection, handlers={"worker-heartbeat": lambda event: heard.add(event["hostname"])}
+        )
+        for _ in receiver.itercapture(timeout=10, limit=6):
+            pass
+    assert heard
+
+
+def _app(shared: Shared, user: str) -> Celery:
+    return make_app(Settings(redis_url=shared.url(user), key_prefix=shared.keys.prefix))
 
 
 def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
@@ -298,6 +332,53 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
         assert operator.xadd(keys.inbox("A"), {"c": "[]"})
     with pytest.raises(redis.AuthenticationError), connect(shared.url("reader").partition("&")[0]) as nobody:
         nobody.ping()
+
+
+def test_remote_control_is_the_operators_alone(shared: Shared) -> None:
+    prefix = shared.keys.prefix
+    answers = f"{prefix}{uuid4()}.{CONTROL_REPLIES}"
+    for user in ("cloud-A", "montecarlo", "jobs", "agent-A", "instances-A", "broker", "reader"):
+        with shared.client(user) as other:
+            attempts: tuple[Callable[[], object], ...] = (
+                partial(_app(shared, user).control.broadcast, "shutdown"),
+                partial(other.publish, prefix + CONTROL_CHANNEL, "{}"),
+                partial(_psubscribe, other, prefix + EVENT_CHANNELS),
+                partial(other.rpop, answers),
+                partial(other.delete, answers),
+            )
+            assert all(map(_is_denied, attempts)), user
+    with shared.client("operator") as operator:
+        assert operator.delete(answers) == 0
+        assert _is_denied(lambda: operator.lpush(answers, "{}"))
+    assert _app(shared, "operator").control.inspect(timeout=0.1).ping() is None
+
+
+def test_a_worker_works_under_an_acl_file_of_the_version_before(shared: Shared) -> None:
+    admin, keys = shared.processes.client, shared.keys
+    user = f"{keys.prefix.strip(':')}-montecarlo"
+    admin.execute_command("ACL", "SETUSER", user, "clearselectors")  # it knew no remote control
+    shared.processes.start("workers.montecarlo", SPOTFED_REDIS_URL=shared.url("montecarlo"))
+    wait_until(lambda: admin.zcard(keys.samplers), "the worker")
+    app = make_app(shared.processes.settings)
+    batch = Batch(
+        cloud="A",
+        epoch=1,
+        refresh="A:1:1",
+        chunks=1,
+        cores=1,
+        share=0,
+        shares=1,
+        node_cores=(4,),
+        seed=0,
+        births=9,
+    )
+    send_batch(app, MONTECARLO, batch.model_dump(mode="json"))
+    tried = keys.batch(batch.result, 1, 0)
+    admin.rpush(keys.history("A", 1), b"no chunk")
+    wait_until(lambda: admin.hget(tried, "tries"), "a batch that was begun")
+    (worker,) = shared.processes.running
+    assert worker.poll() is None
+    assert (user, "psubscribe") in {(one["username"], one["object"]) for one in shared.denied()}
 
 
 def test_an_owner_waits_for_the_scripts_that_redis_forgot(shared: Shared) -> None:
@@ -491,6 +572,12 @@ def _message(listening: Any) -> bytes | None:
 def _subscribe(client: redis.Redis, channel: str) -> None:
     with client.pubsub() as listening:
         listening.subscribe(channel)
+        listening.get_message(timeout=5.0)
+
+
+def _psubscribe(client: redis.Redis, pattern: str) -> None:
+    with client.pubsub() as listening:
+        listening.psubscribe(pattern)
         listening.get_message(timeout=5.0)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +22,7 @@ from broker.identity.store import let_in_operator
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.cases.socket_proxy import Proxy, proxy_to
+from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
 from tests.support.wait import wait_until
 
@@ -128,3 +133,69 @@ def test_all_processes_find_the_server_that_was_promoted(pair: Pair, tmp_path: P
             assert answers == [201] * 16
             assert api.get("/v1/leases/before.1").json()["state"] == "running"
             assert [process.poll() for process in started] == [None] * 3
+
+
+def test_they_find_it_under_the_generated_users(tmp_path: Path) -> None:
+    """Neither server has replicated the other's scripts, and owners may load none."""
+    directories = [tmp_path / name for name in ("1", "2", "state")]
+    for directory in directories:
+        directory.mkdir()
+    ports = free_port(), free_port()
+    with (
+        server_with_acl(directories[0]) as (first, first_acl),
+        server_with_acl(directories[1]) as (second, second_acl),
+        proxy_to(first, tmp_path / "proxy.sock") as proxy,
+        Processes(f"{proxy.url}&username=admin&password=pw", directories[2]) as processes,
+    ):
+        made, users = tmp_path / "made.acl", tmp_path / "users"
+        prefix = processes.settings.key_prefix
+        command = ["acl", "generate", str(processes.file), "--out", str(made), "--users-out", str(users)]
+        subprocess.run(
+            [Path(sys.executable).with_name("spotfed"), *command, "--redis", proxy.url],
+            env={**os.environ, "SPOTFED_KEY_PREFIX": prefix},
+            check=True,
+        )
+        servers = [connect(address, username="admin", password="pw") for address in (first, second)]
+        for server, acl, port in zip(servers, (first_acl, second_acl), ports, strict=True):
+            acl.write_text(made.read_text() + ADMIN + "\n")
+            server.execute_command("ACL", "LOAD")
+            login = {"masteruser": "admin", "masterauth": "pw"}
+            for name, value in {"port": str(port), "repl-diskless-sync-delay": "0", **login}.items():
+                server.config_set(name, value)
+        servers[1].replicaof("127.0.0.1", ports[0])
+        wait_until(lambda: servers[1].info("replication")["master_link_status"] == "up", "the link")
+
+        def user(name: str) -> dict[str, str]:
+            line = (users / f"{prefix.strip(':')}-{name}.env").read_text()
+            return {"SPOTFED_REDIS_URL": shlex.split(line)[0].partition("=")[2]}
+
+        let_in_operator(processes.client, processes.keys, "k")
+        url = f"http://127.0.0.1:{free_port()}"
+        started = [
+            processes.owner("--history", "1h", **user("cloud-A")),
+            processes.start("workers.montecarlo", "--name", "m", **user("montecarlo")),
+            processes.start("broker.api", "--port", url.rpartition(":")[2], **user("broker")),
+        ]
+        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=20) as api:
+
+            def admit(name: str) -> None:
+                def admitted() -> bool:
+                    try:
+                        answer = api.post("/v1/requests", json=WISH | {"id": name})
+                    except httpx.TransportError:
+                        return False
+                    return answer.status_code == 201
+
+                wait_until(admitted, f"admission of {name}", 180)
+
+            admit("before")
+            servers[0].replicaof("127.0.0.1", 1)
+            servers[1].execute_command("REPLICAOF", "NO", "ONE")
+            proxy.lead_to(second)
+            admit("after")
+            assert api.get("/v1/leases/before.1").json()["state"] == "running"
+            assert [process.poll() for process in started] == [None] * 3
+            denied = {entry["object"] for entry in servers[1].acl_log(128)}
+            assert denied <= {"script|load", "client|setinfo"}, (
+                "an owner looks whether the API has loaded them"
+            )

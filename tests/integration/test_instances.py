@@ -126,12 +126,13 @@ def _granted(world: World) -> str | None:
     return answer.lease.id if isinstance(answer, GrantedRequest) else None
 
 
-def test_an_agent_that_is_killed_doubles_and_loses_nothing(world: World) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_an_agent_that_ends_doubles_and_loses_nothing(world: World, how: signal.Signals) -> None:
     first = world.lease("first", 1)
     record = world.runs(first)
     foreign = world.ec2.foreign(1)
     before = world.local.pids["instances-real"]
-    os.kill(before, signal.SIGKILL)
+    os.kill(before, how)
     second, leaving = world.lease("second", 1), world.ec2.foreign(1)
     world.ec2.take_back(leaving)
     wait_until(lambda: world.local.pids.get("instances-real", before) != before, "another agent")

@@ -14,12 +14,15 @@ from typing import Any
 import psutil
 import pytest
 
+from broker.jobs.models import ENDED
 from broker.local.process_list import QUEUE, ProcessList, wall_time
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 UP = Path("deploy/federations/up.toml")
+JOBS = Path("deploy/federations/jobs.toml")
+CLOUDS = ("harbour", "meadow", "forge")
 
 pytestmark = pytest.mark.xdist_group("federation")
 
@@ -288,29 +291,36 @@ def test_a_port_in_use_and_a_second_federation_are_said_clearly(tried: Tried) ->
     assert "--fresh" in other.stderr
 
 
-def procfile() -> dict[str, str]:
-    lines = (ROOT / "Procfile").read_text().splitlines()
+def procfile(name: str) -> dict[str, str]:
+    lines = (ROOT / name).read_text().splitlines()
     return dict(line.split(": ", 1) for line in lines)
 
 
-def test_the_procfile_lists_the_same_processes() -> None:
+@pytest.mark.parametrize(
+    ("name", "federation", "commanded"), [("Procfile", UP, ()), ("Procfile.jobs", JOBS, CLOUDS)]
+)
+def test_the_procfiles_list_the_same_processes(
+    name: str, federation: Path, commanded: tuple[str, ...]
+) -> None:
     options = wall_time(speed=600, history="48h", samples=2000, seed=0)
-    layout = ProcessList(UP, ("harbour", "meadow", "forge"), options)
+    layout = ProcessList(federation, CLOUDS, options, commanded=commanded)
     expected = {}
     for process in layout.specs():
         attach = "" if process.name == QUEUE else "-m broker.local attach "
         expected[process.name] = f".venv/bin/python {attach}{' '.join(process.arguments)}"
-    assert procfile() == expected
+    assert procfile(name) == expected
 
 
-def test_honcho_gives_the_same_federation(tried: Tried) -> None:
-    tried.environment["SPOTFED_URL"] = f"http://127.0.0.1:{tried.port}"
-    assert (ROOT / ".venv").exists(), "the Procfile runs what `make setup` installs"
-    with tried.running(BIN / "honcho", "start", ready="cloud-forge") as process:
-        wait_until(
-            lambda: tried.reachable() == {"harbour", "meadow", "forge"}, "all clouds are reachable", 120
-        )
+def test_honcho_gives_the_same_federation_which_runs_jobs(tried: Tried) -> None:
+    tried.environment["SPOTFED_LOG_LEVEL"] = "ERROR"  # nobody reads what honcho passes on
+    assert (ROOT / ".venv").exists(), "the Procfiles run what `make setup` installs"
+    with tried.running(BIN / "honcho", "-f", "Procfile.jobs", "start", ready="jobs-1") as process:
+        wait_until(lambda: tried.reachable() == {*CLOUDS}, "all clouds are reachable", 120)
         lease = tried.json("submit", "--cores", "2", "--lifetime", "1h", "--sla", "none")["lease"]
         assert lease["state"] in {"running", "completed", "evicted"}
+        command = ("--home", "harbour", "--json", "--", "/bin/echo", "done by a job")
+        job = json.loads(tried.spotfed("job", "submit", *command).stdout)["id"]
+        wait_until(lambda: tried.json("job", "status", job)["state"] in ENDED, "the job ends", 120)
+        assert "done by a job" in tried.spotfed("job", "logs", job).stdout
         process.send_signal(signal.SIGINT)
         process.wait(timeout=30)

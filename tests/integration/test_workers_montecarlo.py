@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 import numpy as np
@@ -66,12 +66,19 @@ class Bench:
             lambda: self.now_s,
         )
         self.rung: list[str] = []
-        self.workers = [self.worker(f"w{number}") for number in range(workers)]
+        self.workers = {name: self.worker(name) for name in (f"w{number}" for number in range(workers))}
         self.sent: list[tuple[str, Batch]] = []
+        self.made: Counter[str] = Counter()
 
     def worker(self, name: str) -> BatchSampler:
-        self.client.set(self.keys.sampler(name), 1)
+        self.client.set(self.keys.sampler(name), '{"slots": 1}')
+        self.client.zadd(self.keys.samplers, {name: 1})
         return BatchSampler(name, self.client, self.keys, self.rung.append)
+
+    def leave(self, name: str) -> None:
+        self.client.delete(self.keys.sampler(name))
+        self.client.zrem(self.keys.samplers, name)
+        del self.workers[name]
 
     def begin(self, number: int, sizes: tuple[int, ...] = (1, 2, 4)) -> QuantileTable | None:
         boundary_s, events = CHUNKS[number]
@@ -86,11 +93,19 @@ class Bench:
         return taken
 
     def work(self) -> QuantileTable:
-        """Lets the workers do all there is, in turn."""
-        for worker, (_, batch) in zip(itertools.cycle(self.workers), self.deliver(), strict=False):
-            worker.run(batch)
-        table = self.refresher.step()
-        assert table is not None
+        """Lets the workers do all there is: what is sent to one, that one, and what is for all, in turn."""
+        turn = itertools.cycle(self.workers)
+        self.made.clear()
+        table = None
+        while table is None:
+            delivered = self.deliver()
+            assert delivered
+            for queue, batch in delivered:
+                name = next(turn) if queue == MONTECARLO else queue.removeprefix(f"{MONTECARLO}.")
+                if name in self.workers:
+                    self.made[name] += 1
+                    self.workers[name].run(batch)
+            table = self.refresher.step()
         assert not self.refresher.busy
         return table
 
@@ -99,7 +114,9 @@ Make = Callable[..., Bench]
 
 
 @pytest.fixture
-def make(redis_client: redis.Redis) -> Make:
+def make(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """All batches take half a second."""
+    monkeypatch.setattr("workers.montecarlo.sampling.perf_counter", itertools.count(0.0, 0.5).__next__)
     return lambda **options: Bench(redis_client, **options)
 
 
@@ -127,31 +144,94 @@ def test_no_two_batches_hold_the_same_numbers(make: Make, monkeypatch: pytest.Mo
     bench = make()
     bench.begin(0)
     results = []
-    for _, batch in bench.deliver():
-        bench.workers[0].run(batch)
-        results.append(
-            bench.client.hget(bench.keys.batch(batch.refresh, batch.cores, batch.share), "samples")
-        )
+    table = None
+    while table is None:
+        for _, batch in bench.deliver():
+            bench.workers["w0"].run(batch)
+            key = bench.keys.batch(batch.refresh, batch.cores, batch.share)
+            results.append(bench.client.hget(key, "samples"))
+        table = bench.refresher.step()
     assert len(set(results)) == len(results) == 9
-    assert bench.refresher.step() is not None
 
 
 def test_a_worker_without_the_checkpoint_makes_the_same_bits(make: Make) -> None:
     bench = make()
     for number in range(len(CHUNKS)):
+        bench.workers[f"new{number}"] = bench.worker(f"new{number}")
+        bench.leave(next(iter(bench.workers)))
         bench.begin(number)
-        bench.workers = [bench.worker(f"new{number}")]
         assert bench.work().version == expected(number).version
+
+
+def sent_to(bench: Bench) -> dict[int, str]:
+    """To which queue each size went."""
+    return {batch.cores: name for name, batch in bench.sent}
 
 
 def test_a_batch_goes_to_whom_made_it_last_while_that_one_lives(make: Make) -> None:
     bench = make(workers=2)
     bench.begin(0)
-    assert {name for name, _ in bench.queue} == {MONTECARLO}
     bench.work()
-    bench.client.delete(bench.keys.sampler("w1"))
+    first = sent_to(bench)
+    assert set(first.values()) == {montecarlo_queue("w0"), montecarlo_queue("w1")}
     bench.begin(1)
-    assert [name for name, _ in bench.queue] == [montecarlo_queue("w0"), MONTECARLO, montecarlo_queue("w0")]
+    bench.work()
+    assert sent_to(bench) == first
+    bench.leave("w1")
+    bench.begin(2)
+    bench.work()
+    assert set(sent_to(bench).values()) == {montecarlo_queue("w0")}
+
+
+def test_batches_are_for_all_while_no_worker_is_known(make: Make) -> None:
+    bench = make(workers=0)
+    bench.begin(0)
+    assert [name for name, _ in bench.queue] == [MONTECARLO] * 3
+
+
+def test_a_worker_that_comes_gets_its_part_of_the_next_refresh_and_one_that_leaves_loses_it(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refresh, "BIRTHS_A_SHARE", 100)  # nine batches
+    monkeypatch.setattr(
+        "workers.montecarlo.sampling.perf_counter", itertools.count().__next__
+    )  # of one length
+    bench = make(workers=1)
+    bench.begin(0)
+    bench.work()
+    assert bench.made == {"w0": 9}
+    bench.workers |= {name: bench.worker(name) for name in ("w1", "w2")}
+    bench.begin(1)
+    bench.work()
+    assert bench.made == {"w0": 3, "w1": 3, "w2": 3}
+    bench.leave("w2")
+    bench.begin(2)
+    assert bench.work().version == expected(2).version
+    assert sorted(bench.made.values()) == [4, 5]
+
+
+def test_what_waits_in_the_queue_of_a_worker_that_leaves_goes_to_the_next_that_is_free(make: Make) -> None:
+    bench = make(workers=3)
+    bench.begin(0)
+    delivered = dict(bench.deliver())
+    bench.leave("w2")
+    bench.now_s = 1.0
+    bench.workers["w0"].run(delivered[montecarlo_queue("w0")])
+    bench.refresher.step()
+    assert list(bench.queue) == [(montecarlo_queue("w0"), delivered[montecarlo_queue("w2")])]
+
+
+def test_a_worker_that_has_nothing_left_takes_from_one_that_is_stuck(make: Make) -> None:
+    bench = make(workers=1)
+    for number in (0, 1):
+        bench.begin(number)
+        bench.work()
+    bench.begin(2)
+    assert len(bench.deliver()) == 2, "one that it works at, and one to come"
+    bench.workers["w1"] = bench.worker("w1")
+    bench.now_s = 5.0  # longer than any batch takes from the start
+    bench.refresher.step()
+    assert [name for name, _ in bench.queue] == [montecarlo_queue("w1")]
 
 
 def test_what_does_not_come_is_sent_again_ever_less_often(make: Make) -> None:
@@ -203,14 +283,17 @@ def test_a_cloud_samples_by_its_own_line_up_its_resources_and_its_grace(make: Ma
 
 
 def test_a_batch_that_kills_its_workers_is_given_up_and_its_size_keeps_what_it_had(make: Make) -> None:
-    bench = make()
+    bench = make(workers=2)
     bench.begin(0)
     old = bench.work()
     bench.begin(1)
-    batches = [batch for _, batch in bench.deliver()]
-    for batch in batches[1:]:
-        bench.workers[0].run(batch)
-    key = bench.keys.batch(batches[0].refresh, batches[0].cores, batches[0].share)
+    (_, first), *others = bench.deliver()
+    while others:
+        for _, batch in others:
+            bench.workers["w1"].run(batch)
+        assert bench.refresher.step() is None
+        others = bench.deliver()
+    key = bench.keys.batch(first.refresh, first.cores, first.share)
     bench.client.hset(key, mapping={"by": "gone", "tries": MOST_TRIES})
     bench.refresher.step()
     bench.now_s = FIRST_DEADLINE_S
@@ -226,7 +309,7 @@ def test_batches_of_an_epoch_that_is_over_are_dropped_quietly(make: Make) -> Non
     bench.begin(0, sizes=(1,))
     ((_, batch),) = bench.deliver()
     bench.client.delete(bench.keys.history("A", 1))
-    bench.workers[0].run(batch)
+    bench.workers["w0"].run(batch)
     assert bench.rung == []
     bench.now_s = FIRST_DEADLINE_S
     bench.refresher.step()  # its owner is there after all: the history is written again, the batch sent again
@@ -238,16 +321,16 @@ def test_a_repeated_batch_is_not_made_again_and_a_broken_result_is(make: Make) -
     bench.begin(0, sizes=(1,))
     ((_, batch),) = bench.deliver()
     key = bench.keys.batch(batch.refresh, 1, 0)
-    bench.workers[0].run(batch)
-    bench.workers[0].run(batch)
+    bench.workers["w0"].run(batch)
+    bench.workers["w0"].run(batch)
     assert bench.rung == ["A", "A"]
     assert bench.client.hget(key, "tries") == b"1"
     bench.client.hset(key, "samples", b"broken")
     assert bench.refresher.step() is None
-    bench.workers[0].run(batch)
+    bench.workers["w0"].run(batch)
     table = bench.refresher.step()
     assert table is not None
-    bench.workers[0].run(batch)  # late: harmless
+    bench.workers["w0"].run(batch)  # late: harmless
     assert bench.refresher.step() is None
 
 
@@ -269,7 +352,7 @@ def test_a_late_batch_does_not_cost_the_checkpoint(make: Make) -> None:
     bench.work()
     bench.begin(1, sizes=(1,))
     bench.work()
-    (worker,) = bench.workers
+    worker = bench.workers["w0"]
     worker.run(bench.sent[0][1])
     assert worker._samplers.take(bench.sent[1][1])[1] == 2
 
@@ -287,15 +370,16 @@ def test_a_worker_that_died_at_it_is_not_waited_for(make: Make) -> None:
 
 
 def test_what_is_in_the_queue_behind_a_batch_that_is_worked_at_is_not_sent_twice(make: Make) -> None:
-    bench = make(workers=2)
+    bench = make(workers=0)
     bench.begin(0)
+    bench.workers = {name: bench.worker(name) for name in ("w0", "w1")}
     first, second, third = (batch for _, batch in bench.deliver())
     bench.client.hset(bench.keys.batch(first.refresh, 1, 0), mapping={"by": "w0", "tries": 1})
     bench.refresher.step()
     for bench.now_s in (FIRST_DEADLINE_S, 3 * FIRST_DEADLINE_S):
         bench.refresher.step()
         assert not bench.queue
-    bench.workers[1].run(second)  # the queue moves: patience begins anew
+    bench.workers["w1"].run(second)  # the queue moves: patience begins anew
     for bench.now_s in (7 * FIRST_DEADLINE_S, 15 * FIRST_DEADLINE_S):
         bench.refresher.step()
         assert not bench.queue
@@ -308,7 +392,7 @@ def test_sizes_are_split_only_where_they_are_too_few_for_the_workers(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refresh, "BIRTHS_A_SHARE", 100)
-    few, enough = make(), make()
+    few, enough = make(workers=0), make(workers=0)
     few.begin(0, sizes=(4, 1))
     enough.begin(0, sizes=(4, 1, 3, 2))
     assert [(batch.cores, batch.share, batch.shares) for _, batch in few.queue] == [

@@ -24,6 +24,26 @@ from workers.owner.state import OwnerSpec
 
 pytestmark = pytest.mark.xdist_group("worker-processes")
 
+#: A cloud that runs commands, and one of real instances; nothing answers at its address.
+OTHERS = """
+[[cloud]]
+id = "jobs"
+nodes = "2x4"
+driver = "process"
+trace = { synthetic = "table-1", hours = 1 }
+
+[[cloud]]
+id = "real"
+nodes = "2x4"
+
+[cloud.instances]
+driver = "ec2"
+endpoint = "http://127.0.0.1:1"
+region = "us-east-1"
+image = "ami-1"
+sizes = { 1 = "t2.micro" }
+"""
+
 WALL = ("--time", "wall", "--speed", "6000", "--history", "30h")
 
 
@@ -110,6 +130,41 @@ def test_a_second_owner_waits_and_a_paused_one_that_wakes_up_is_fenced(processes
     assert second.poll() is None
     processes.send(wish := reserve("r.1"))
     assert isinstance(processes.answer(wish.id), LeaseGranted)
+
+
+def test_whoever_is_told_to_stop_before_it_works_ends_well(processes: Processes) -> None:
+    processes.file.write_text(processes.file.read_text() + OTHERS)
+    file = ("--federation", str(processes.file))
+    away = {
+        "SPOTFED_REDIS_URL": f"unix://{processes.directory}/nothing.sock",
+        "SPOTFED_CLOUD_USER": "user",
+        "SPOTFED_CLOUD_SECRET": "secret",
+    }
+    started = [
+        processes.start(*module, **away)
+        for module in (
+            ("workers.owner", "--cloud", "A", *file),
+            ("workers.node_agent", "--cloud", "jobs", *file),
+            ("workers.cloud_agent", "--cloud", "real", *file),
+            ("workers.montecarlo",),
+            ("workers.job_manager",),
+        )
+    ]
+    for number, process in enumerate(started):
+        log = processes.directory / f"{number}.log"
+        wait_until(lambda log=log: "redis is away" in log.read_text(), log.name, 180)  # type: ignore[misc]
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(20) for process in started] == [0] * len(started)
+
+
+def test_an_owner_that_is_told_to_stop_while_it_waits_ends_well(processes: Processes) -> None:
+    processes.owner(*WALL)
+    processes.opened(1)
+    waiting = processes.owner(*WALL)
+    log = processes.directory / "1.log"
+    wait_until(lambda: "waiting for its lease" in log.read_text(), "the second owner says that it waits")
+    waiting.send_signal(signal.SIGTERM)
+    assert waiting.wait(20) == 0
 
 
 def test_a_lost_doorbell_costs_a_moment(processes: Processes) -> None:

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from broker.contract import (
+    GANGS_SINCE,
     Batch,
     CloudInfo,
     Command,
@@ -25,6 +26,7 @@ from broker.contract import (
 from broker.journal.journal import Journal
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
+from cloudsim.model.refusals import RefusalReason
 from tests.support.wait import wait_until
 from tests.unit.workers.owners import ask, command_id, confirm, load, reserve, spec, start
 from workers.montecarlo.sampling import BatchSampler
@@ -143,6 +145,24 @@ def test_a_command_that_breaks_the_owner_is_left_out_alone(
     assert "spotfed dlq" in str(refusal.detail)
     held = [event.lease.id for event in bench.events() if event.kind is EventKind.RESERVED and event.lease]
     assert held == ["r.1", "t.1"]
+
+
+def test_gangs_wait_until_all_members_read_leases_on_several_nodes(bench: Bench) -> None:
+    speaks, bench.journal.speaks = bench.journal.speaks, lambda: GANGS_SINCE - 1
+    (refused,) = bench.tell(start("early", cores=6))
+    assert isinstance(refused.answer, RefusalView)
+    assert refused.answer.reason is RefusalReason.TOO_LARGE
+    bench.journal.speaks = speaks
+    (granted,) = bench.tell(start("late", cores=6))
+    assert isinstance(granted.answer, LeaseGranted)
+    parts = granted.answer.lease.parts
+    assert sum(cores for _, cores in parts) == 6
+    bench.runtime.close()
+    bench.runtime = bench.make()
+    bench.runtime.open()
+    instance = bench.runtime._owner.cloud.inventory.get("late")
+    assert instance is not None
+    assert instance.parts == parts
 
 
 def test_an_owner_that_every_command_breaks_stops(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cloudsim.scheduling.cover import MOST_NODES, MOST_STEPS, Cover, cheapest_cover
-from cloudsim.scheduling.cover_kernel import INFEASIBLE, best_cover, least_costs
+from cloudsim.scheduling.cover_kernel import INFEASIBLE, best_cover, check_fault, search_nodes
+from cloudsim.scheduling.eviction import Cost, cost_of
+from cloudsim.scheduling.victims_kernel import cheapest_nodes
 from tests.support.label_cover import cover_by_labels
 
 seeds = st.integers(0, 2**32 - 1)
@@ -118,7 +120,10 @@ def test_compiled_costs_equal_trying_all_sets(seed):
     places = generator.permutation(rows).reshape(count, width)
     slots = np.where(generator.random((count, width)) < generator.random(), places, -1)
     nodes = generator.permutation(count)[: int(generator.integers(1, count + 1))]
-    costs, settled = least_costs(request, free, slots, freed, cost, nodes)
+    case = request, free, slots, freed, cost
+    bounded = np.empty(0, np.int64)
+    costs, settled, fault = search_nodes(*case, nodes, bounded)
+    check_fault(fault)
     assert settled.all()
     true_costs = []
     for node in nodes:
@@ -131,10 +136,58 @@ def test_compiled_costs_equal_trying_all_sets(seed):
             assert told == true_cost
         else:
             assert least < told <= true_cost
-    alone = [
-        least_costs(request, free, slots, freed, cost, nodes[[at]])[0].item() for at in range(len(nodes))
-    ]
-    assert alone == true_costs
+    assert [search_nodes(*case, nodes[[at]], bounded)[0].item() for at in range(len(nodes))] == true_costs
+    # At a glance: the same least cost and the same ties, lower bounds elsewhere.
+    glanced, settled, fault = search_nodes(*case, nodes, np.maximum(freed.max(axis=0), 1))
+    check_fault(fault)
+    assert settled.all()
+    for true_cost, told in zip(true_costs, glanced.tolist(), strict=True):
+        assert told == true_cost if true_cost == least else least < told <= true_cost
+
+
+@given(seeds)
+def test_all_nodes_at_once_equal_trying_all_sets(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    resources, count, width = int(generator.integers(1, 4)), int(generator.integers(1, 7)), 5
+    rows = count * width
+    amounts = generator.integers(0, generator.integers(1, 5) + 1, (rows, resources))
+    start_s = (-900.0 * generator.integers(0, 9, rows)).astype(np.float64)
+    sla = generator.choice([0.0, 0.05, 1.0], rows)
+    cost = Cost(*generator.choice([0.0, 1.0], 4, p=[0.7, 0.3]).tolist())
+    room = generator.integers(-1, generator.integers(1, 4), (resources, count))
+    needed = generator.integers(0, 9, resources)
+    needed[0] = room[0].max() + 1  # there is no room without victims
+    places = generator.permutation(rows).reshape(count, width)
+    slots = np.where(generator.random((count, width)) < generator.random(), places, -1)
+    allowed = generator.random(count) < 0.8 if generator.random() < 0.5 else np.empty(0, np.bool_)
+    number = generator.permutation(rows)
+
+    costs = np.rint(cost_of(cost, 100.0 - start_s, amounts[:, 0], sla) * 1000).astype(np.int64)
+    best = {}
+    for node in np.flatnonzero(allowed) if len(allowed) else range(count):
+        here = slots[node][slots[node] >= 0]
+        found = best_of_all_sets(Case(needed - room[:, node], amounts[here], costs[here], -number[here]))
+        if found is not None:
+            best[int(node)] = [int(here[row]) for row in found[0]], found[1]
+    least = min((cost for _, cost in best.values()), default=INFEASIBLE)
+
+    def ask(*, only_least: bool) -> tuple[list[list[int]], list[int]]:
+        found, victims, fault = cheapest_nodes(
+            tuple(cost), 100.0, needed, room, allowed, only_least, slots, rows, start_s, sla, amounts, number
+        )
+        check_fault(fault)
+        return found.T.tolist(), victims.tolist()
+
+    cheapest, victims = ask(only_least=True)
+    assert cheapest == [[node, cost, 1] for node, (_, cost) in best.items() if cost == least]
+    assert victims == (best[cheapest[0][0]][0] if cheapest else [])
+    every, victims = ask(only_least=False)
+    assert [node for node, _, _ in every] == list(best)
+    assert not victims
+    for node, bound, settled in every:
+        true_cost = best[node][1]
+        assert settled
+        assert bound == least if true_cost == least else least < bound <= true_cost
 
 
 @given(seeds)

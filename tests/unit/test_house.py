@@ -40,7 +40,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def test_few_modules_stand_at_the_top() -> None:
-    most = {"broker": 4, "workers": 2, "cloudsim": 2}
+    most = {"broker": 4, "workers": 3, "cloudsim": 2}
     counts = {package: len(list((ROOT / package).glob("*.py"))) for package in PACKAGES}
     assert {package: count for package, count in counts.items() if count > most[package]} == {}
 

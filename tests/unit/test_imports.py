@@ -27,6 +27,16 @@ for name in sys.argv[1:]:
     importlib.import_module(name)
 """
 
+LOAD_COMMANDS = """
+import sys
+from broker.cli.app import COMMANDS, load_command
+
+for entry in COMMANDS:
+    if entry.name in sys.argv[1:]:
+        load_command(entry)
+print(*sys.modules)
+"""
+
 # Everything else that numpy.random offers draws from one hidden stream.
 GENERATORS = {"BitGenerator", "Generator", "PCG64", "PCG64DXSM", "Philox", "SeedSequence", "default_rng"}
 ENVIRONMENT = {
@@ -71,6 +81,28 @@ def test_the_web_process_starts_without_heavy_libraries() -> None:
     heavy = ("numba", "pandas", "matplotlib", "pyarrow", "scipy")
     done = run("-c", f"import sys, broker.api.app; print([name for name in {heavy} if name in sys.modules])")
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
+
+
+def test_the_client_and_the_commands_that_call_the_api_load_only_what_they_use() -> None:
+    heavy = [
+        "asyncio",
+        "celery",
+        "click",
+        "cryptography",
+        "fastapi",
+        "numpy",
+        "opentelemetry",
+        "pygments",
+        "redis",
+    ]
+    done = run("-c", "import sys, broker.client; print(*sys.modules)")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {*heavy, "rich", "typer"} & set(done.stdout.split()) == set()
+    done = run(
+        "-c", LOAD_COMMANDS, "clouds", "quote", "submit", "leases", "extend", "events", "job", "member", "key"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {*heavy} & set(done.stdout.split()) == set()
 
 
 def imported_names(tree: ast.Module) -> dict[str, str]:

@@ -33,7 +33,7 @@ def lock_path(state_dir: Path, cloud: str) -> Path:
 
 def open_lock(path: Path) -> int:
     """Open the lock file, creating it if needed; return its descriptor."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)  # jobs of other users pass through it
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 

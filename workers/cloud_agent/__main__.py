@@ -3,7 +3,8 @@
 Each lease of a cloud whose federation file has a table ``instances`` becomes an instance of the real cloud,
 which is ended as soon as its lease is. Instances that the cloud's own users start are counted by the cloud's
 owner and never touched. Instances outlive the agent; the next one takes them up. A second process for the
-same cloud waits for the first. SPOTFED_CLOUD_USER and SPOTFED_CLOUD_SECRET are its credentials at the cloud.
+same cloud waits for the first. SPOTFED_CLOUD_USER and SPOTFED_CLOUD_SECRET are its credentials at the cloud,
+SPOTFED_CLOUD_NOTIFICATIONS is where an OpenStack cloud publishes what happens there.
 
 Exit status: 0 told to stop, 2 wrong arguments, federation or key file or no credentials, 75 fenced: another
 process has become the agent, 78 the Redis server may drop keys or TLS refuses it.
@@ -30,15 +31,17 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from broker.storage.private_files import find_reader
 from cloudsim.federation.file import load_federation
+from cloudsim.federation.model import FederatedCloud
 from cloudsim.model.errors import InputError
-from workers import celery_app
+from workers import worker_process
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
-from workers.cloud_agent.agent import CloudAgent
+from workers.cloud_agent.agent import HOST, CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import CommonOptions
 from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.nova_notifications import check_url, listen_to_nova
 from workers.cloud_agent.owner_client import OwnerClient
 
 PROGRAM = "workers.cloud_agent"
@@ -58,12 +61,29 @@ def read_cloud_options(path: Path, cloud: str, data: Path | None) -> CommonOptio
     InputError
         When the file has no cloud of that id, or the cloud is simulated.
     """
+    number, member = _find_cloud(path, cloud, data)
+    if member.instances is None:
+        message = f"{cloud} is simulated: its table in {path} has no table instances"
+        raise InputError(message, field="--cloud")
+    return read_options(member.instances, f"cloud[{number}].instances", path.absolute().parent)
+
+
+def read_hosts(path: Path, cloud: str, data: Path | None) -> tuple[str | None, ...]:
+    """Return the hosts that the federation file names for the cloud's nodes, none if it names no host.
+
+    Raises
+    ------
+    InputError
+        When the file has no cloud of that id.
+    """
+    labels = _find_cloud(path, cloud, data)[1].spec.details.labels
+    return tuple(dict(of_node).get(HOST) for of_node in labels)
+
+
+def _find_cloud(path: Path, cloud: str, data: Path | None) -> tuple[int, FederatedCloud]:
     for number, member in enumerate(load_federation(path, data).clouds):
         if member.spec.id == cloud:
-            if member.instances is None:
-                message = f"{cloud} is simulated: its table in {path} has no table instances"
-                raise InputError(message, field="--cloud")
-            return read_options(member.instances, f"cloud[{number}].instances", path.absolute().parent)
+            return number, member
     raise InputError(f"no cloud is called {cloud!r}", field="--cloud")
 
 
@@ -94,25 +114,30 @@ def make_executors() -> dict[str, Executor]:
     owner = ThreadPoolExecutor(1)  # it is asked one question at a time
     return {
         "list": ThreadPoolExecutor(1), "start": starts, "end": ends, "notice": ends,
-        **dict.fromkeys(("gone", "freed", "arrive", "depart"), owner),
+        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart"), owner),
     }  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
-    stopping = stop_on_signals()
+    worker_process.end_when_told()
     try:
         config = settings()
         require_state_dir(config)
-        app = celery_app.create_app(config)
+        app = worker_process.create_app(config)
         driver_options = read_cloud_options(options.federation, options.cloud, config.data)
+        hosts = read_hosts(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
-        celery_app.require_safe_queue(config)
+        notifications = config.cloud_notifications and config.cloud_notifications.get_secret_value()
+        if notifications:
+            check_url(notifications)
+        worker_process.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError) as error:
         print_error(PROGRAM, error)
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2
+    stopping = stop_on_signals()
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
     lock = become_agent(PROGRAM, client, keys, options.cloud, config, stopping)
     if lock is None:
@@ -121,11 +146,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     leases = CloudLeases(client, keys, options.cloud)
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
-        options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s
-    )
+        options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
+        hosts=hosts,
+    )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     listened = (waiting, (keys.channel(options.cloud),), agent.wake, stopping)
     threading.Thread(target=listen_for_wakeups, args=listened, daemon=True).start()
+    if notifications:
+        heard = (notifications, getattr(driver_options, "ca_file", None), agent.hear, stopping)
+        threading.Thread(target=listen_to_nova, args=heard, daemon=True).start()
     agent.run(stopping)
     lock.end()
     # Not the interpreter's own end: that waits for calls under way, and the next agent asks for them again.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ import structlog
 
 from broker.backoff import Backoff
 from broker.contract import Answer, Command, Gone, LeaseGranted, RefusalView, StartOnDemand, StopOnDemand
+from broker.contract.instances import STUCK
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
@@ -34,14 +36,23 @@ from workers.cloud_agent.drivers.base import (
 from workers.cloud_agent.instance_history import (
     TrackedForeign,
     TrackedLease,
+    freed_id,
     renamed_after_refusal,
     track_arrival,
 )
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
+from workers.cloud_agent.user_refusals import UserRefusals
 
 POLL_S = 0.5
+#: Seconds for which instances are listed every POLL_S after the cloud reported a change: a listing shows it
+#: a little later.
+_HEARD_S = 3.0
+#: The least time from one listing to the next, as a multiple of what the last one took.
+_LIST_SHARE = 4.0
+#: The label of a node that names its host at the cloud.
+HOST = "host"
 #: Seconds that the owner may take to answer.
 _ANSWER_S = 5.0
 _LONGEST_LIST_PAUSE_S = 20.0
@@ -53,7 +64,7 @@ log = structlog.get_logger(__name__)
 
 
 class CloudAgent:
-    """Manages all instances of one cloud. Only ``wake`` may be called from other threads."""
+    """Manages all instances of one cloud. Only ``wake`` and ``hear`` may be called from other threads."""
 
     def __init__(
         self,
@@ -65,6 +76,7 @@ class CloudAgent:
         cores_of: Callable[[str], int | None],
         poll_s: float,
         now_s: Callable[[], float] = time.monotonic,
+        hosts: Sequence[str | None] = (),
     ):
         """Set up the agent; it does nothing before ``run`` or ``step``.
 
@@ -78,22 +90,35 @@ class CloudAgent:
             Seconds between two listings of the instances.
         now_s:
             A clock that never jumps.
+        hosts:
+            The cloud's hosts by the numbers of the owner's nodes. Instances of leases then run on the host of
+            their node, and foreign ones are counted on theirs. None leaves the host to the cloud.
         """
         self._cloud, self._driver, self._leases, self._owner = cloud, driver, leases, owner
-        self._cores_of, self._poll_s, self._now_s = cores_of, poll_s, now_s
+        self._cores_of, self._poll_s, self._now_s, self._hosts = cores_of, poll_s, now_s, hosts
         self._wakened = threading.Event()
         self._calls = calls(self.wake)
         self._tracked: dict[str, TrackedLease] = {}
         self._foreign: dict[str, TrackedForeign] = {}
         self._has_read_records = False
         self._list_due_s, self._list_failures = float("-inf"), 0
+        self._list_began_s, self._list_took_s = 0.0, 0.0
         self._list_backoff = Backoff(2 * poll_s, max(_LONGEST_LIST_PAUSE_S, poll_s))
         self._limit_s = reconcile.MISSING_S
         self._warned: set[str] = set()
         self._away = False
+        self._refusals = UserRefusals()
+        self._heard_s = now_s()
+        self._is_silent: bool | None = None  # None: what the agent before this one said is not known
+        self._has_heard, self._heard_until_s = threading.Event(), float("-inf")
 
     def wake(self) -> None:
         """Make the loop look at once whether there is something to do."""
+        self._wakened.set()
+
+    def hear(self) -> None:
+        """Make the loop list instances at once, and often for a moment: the cloud reports a change."""
+        self._has_heard.set()
         self._wakened.set()
 
     def run(self, stopping: threading.Event) -> None:
@@ -116,6 +141,9 @@ class CloudAgent:
                 self._handle_lease(name)
             for own_id in list(self._foreign):
                 self._handle_foreign(own_id)
+            for own_id, cores in self._refusals.due():
+                if self._free_room(own_id, freed_id(self._cloud, own_id), cores):
+                    log.warning("an own user was refused: freeing room", instance=own_id, cores=cores)
             self._list_instances()
         except redis.RedisError as error:
             if not self._away:
@@ -141,24 +169,49 @@ class CloudAgent:
 
     def _list_instances(self) -> None:
         now_s = self._now_s()
-        if now_s >= self._list_due_s and self._calls.begin(_LIST, _LIST, self._driver.list_instances):
-            self._list_due_s = now_s + self._poll_s
+        if self._has_heard.is_set():
+            self._has_heard.clear()
+            self._heard_until_s = now_s + _HEARD_S
+            if not self._list_failures:
+                # A listing of thousands of servers takes seconds: a busy cloud is not listed all the time.
+                soon_s = max(now_s, self._list_began_s + _LIST_SHARE * self._list_took_s)
+                self._list_due_s = min(self._list_due_s, soon_s)
+        if now_s >= self._list_due_s and self._calls.begin(_LIST, _LIST, self._call_list):
+            often_s = max(POLL_S, _LIST_SHARE * self._list_took_s)
+            pause_s = min(often_s, self._poll_s) if now_s < self._heard_until_s else self._poll_s
+            self._list_began_s, self._list_due_s = now_s, now_s + pause_s
+
+    def _call_list(self) -> list[CloudInstance]:
+        began_s = self._now_s()
+        listing = self._driver.list_instances()
+        self._list_took_s = self._now_s() - began_s
+        return listing
 
     def _note_listing(self, finished: FinishedCall) -> None:
         now_s = self._now_s()
         if finished.error is not None:
             self._list_failures += 1
+            if now_s - self._heard_s > reconcile.SILENT_S + self._poll_s and not self._is_silent:
+                since = datetime.now(UTC) - timedelta(seconds=now_s - self._heard_s)
+                self._leases.note_silence(f"since {since:%Y-%m-%dT%H:%M:%SZ} ({finished.error})"[:500])
+                self._is_silent = True
+                log.error("the cloud is silent; it gets no more leases", why=str(finished.error))
             self._list_due_s = now_s + self._list_backoff.pause_s(self._list_failures)
             log.warning("instances cannot be listed; none ends for that", why=str(finished.error))
             return
-        self._list_failures = 0
+        self._list_failures, self._heard_s = 0, now_s
+        if self._is_silent is not False:
+            self._leases.note_silence(None)
+            self._is_silent = False
         listing: list[CloudInstance] = finished.result
         own: dict[str, CloudInstance] = {}
         foreign: dict[str, CloudInstance] = {}
         for instance in listing:
-            if instance.lease is None:
+            if instance.lease is None or self._is_stuck(instance, now_s):
                 foreign[instance.id] = instance
-            elif instance.lease not in own or own[instance.lease].state is InstanceState.ENDED:
+            if instance.lease is None:
+                continue
+            if instance.lease not in own or own[instance.lease].state is InstanceState.ENDED:
                 own[instance.lease] = instance
         lacks_all = not any(
             instance.lease in self._tracked or instance.id in self._foreign for instance in listing
@@ -174,18 +227,32 @@ class CloudAgent:
             tracked_foreign.note_listing(foreign.get(own_id), now_s)
         for own_id in foreign.keys() - self._foreign.keys():
             self._add_foreign(foreign[own_id])
+        self._refusals.note_listing(foreign, self._cores, time.time())
+
+    def _is_stuck(self, instance: CloudInstance, now_s: float) -> bool:
+        """Return True if the instance of an ended lease stays, and takes room like a foreign one."""
+        tracked = self._tracked.get(instance.lease or "")
+        is_stuck = tracked is not None and reconcile.is_stuck(instance, tracked.history, now_s)
+        return is_stuck or instance.id in self._foreign
+
+    def _cores(self, instance: CloudInstance) -> int | None:
+        return self._cores_of(instance.size) if instance.cores is None else instance.cores
 
     def _add_foreign(self, instance: CloudInstance) -> None:
         """Begin to track a foreign instance that is new."""
         if decide_foreign(instance, None, self._now_s(), self._limit_s).step is not InstanceStep.ARRIVE:
             return
-        cores = self._cores_of(instance.size) if instance.cores is None else instance.cores
+        cores = self._cores(instance)
         if cores is not None:
+            if instance.lease is not None:
+                instance = replace(instance, why=f"{STUCK}its lease {instance.lease} has ended")
+                log.error("an instance counts as used", instance=instance.id, why=instance.why)
             self._foreign[instance.id] = track_arrival(self._cloud, instance, cores)
+            self._refusals.note_arrival(instance)
         elif instance.size not in self._warned and len(self._warned) < _SIZES_WARNED:
             self._warned.add(instance.size)
             log.warning(
-                "foreign instances of this size are not counted: say its cores in foreign_sizes",
+                "foreign instances of this size are not counted: enter its cores in foreign_sizes",
                 size=instance.size,
                 instance=instance.id,
             )
@@ -199,10 +266,14 @@ class CloudAgent:
             case InstanceStep.START if not self._calls.is_busy(name):
                 self._start(name, tracked, now_s)
             case InstanceStep.END if self._calls.begin("end", name, partial(self._driver.end, name)):
+                ending_s = now_s if tracked.history.ending_s is None else tracked.history.ending_s
+                tracked.history = replace(tracked.history, ending_s=ending_s)
                 log.info("ending an instance", lease=name, instance=tracked.record.own_id)
             case InstanceStep.NOTICE if tracked.lease is not None and tracked.lease.evict_at_s is not None:
                 leaves_at = self._leases.wall_time(tracked.lease.evict_at_s)
                 self._calls.begin("notice", name, partial(self._driver.give_notice, name, leaves_at))
+            case InstanceStep.LEAVING if tracked.instance is not None and not self._calls.is_busy(name):
+                self._report_leaving(name, tracked.instance, decision.why)
             case InstanceStep.EVICTED | InstanceStep.FAILED:
                 self._report_gone(name, decision)
             case InstanceStep.FORGET:
@@ -222,7 +293,8 @@ class CloudAgent:
             tried_s=now_s,
             again=tracked.history.again or again,
         )
-        wanted = DesiredInstance(name, lease.cores, lease.origin, lease.amounts)
+        host = self._hosts[lease.node] if lease.node < len(self._hosts) else None
+        wanted = DesiredInstance(name, lease.cores, lease.origin, lease.amounts, host=host)
         self._calls.begin("start", name, partial(self._driver.start, wanted))
 
     def _note_start(self, name: str, error: Exception | None) -> None:
@@ -246,25 +318,17 @@ class CloudAgent:
         if isinstance(error, NoRoomError):
             tracked.history = replace(tracked.history, no_room_s=history.no_room_s or now_s)
             if tracked.lease is not None:
-                self._free_room(name, tracked.lease.cores)
+                log.warning("the cloud has no room for a lease: freeing some", lease=name)
+                block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
+                self._free_room(name, block, tracked.lease.cores)
         elif not isinstance(error, RefusedError):
             log.warning("an instance cannot be started yet", lease=name, why=why)
 
-    def _free_room(self, name: str, cores: int) -> None:
-        """Ask the owner to free cores: it has promised room that the cloud does not have."""
-        block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
-        log.warning("the cloud has no room: asking the owner to free some", lease=name, cores=cores)
-        self._ask(
-            "freed",
-            name,
-            StartOnDemand(
-                id=f"{block}:start",
-                reply_to=self._owner.reply_to,
-                instance=block,
-                cores=cores,
-                lifetime_s=FREED_S,
-            ),
-        )
+    def _free_room(self, about: str, block: str, cores: int) -> bool:
+        """Ask the owner to free room that the cloud turned out not to have; False while it is being asked."""
+        fields: dict[str, Any] = {"instance": block, "cores": cores, "lifetime_s": FREED_S}
+        command = StartOnDemand(id=f"{block}:start", reply_to=self._owner.reply_to, **fields)
+        return self._ask("freed", about, command)
 
     def _report_gone(self, name: str, decision: InstanceDecision) -> None:
         how: Any = decision.step.value
@@ -275,6 +339,17 @@ class CloudAgent:
         if self._ask("gone", name, command):
             log.warning("an instance is gone", lease=name, how=how, why=decision.why)
 
+    def _report_leaving(self, name: str, instance: CloudInstance, why: str) -> None:
+        """Tell the owner that the cloud gave notice, so that the holder hears of it in time."""
+        assert instance.ends_at is not None
+        in_s = max(0.0, instance.ends_at - time.time())
+        command = Gone(
+            id=f"{name}:leaves:{instance.ends_at:.0f}", reply_to=self._owner.reply_to, lease=name,
+            how="evicted", by="its cloud", why=why[:500], in_s=in_s,
+        )  # fmt: skip
+        if self._ask("leaving", name, command):
+            log.warning("the cloud takes an instance back soon", lease=name, in_s=round(in_s), why=why)
+
     # -- foreign instances ----------------------------------------------------------------------------------
 
     def _handle_foreign(self, own_id: str) -> None:
@@ -284,7 +359,9 @@ class CloudAgent:
             case InstanceStep.ARRIVE if not self._calls.is_busy(own_id):
                 # Recorded before the owner is told: the next agent must know that it may be counted.
                 self._leases.write_record(tracked.on_demand, tracked.record)
-                fields = {"cores": tracked.record.cores, "lifetime_s": None, **target}
+                host = None if tracked.instance is None else tracked.instance.host
+                labels = {HOST: host} if host in self._hosts else {}
+                fields = {"cores": tracked.record.cores, "lifetime_s": None, "labels": labels, **target}
                 self._ask("arrive", own_id, StartOnDemand(id=f"{tracked.on_demand}:start", **fields))
             case InstanceStep.DEPART if not self._calls.is_busy(own_id):
                 self._ask("depart", own_id, StopOnDemand(id=f"{tracked.on_demand}:stop", **target))
@@ -293,7 +370,8 @@ class CloudAgent:
         tracked = self._foreign[own_id]
         if isinstance(answer, LeaseGranted):
             log.info("a foreign instance", instance=own_id, cores=tracked.record.cores)
-            tracked.record = tracked.record.model_copy(update={"counted": True, "why": None})
+            why = None if tracked.record.tries else tracked.record.why  # not that it was refused before
+            tracked.record = tracked.record.model_copy(update={"counted": True, "why": why})
             tracked.history = replace(tracked.history, counted=True)
             self._leases.write_record(tracked.on_demand, tracked.record)
         elif answer is not None:
@@ -333,8 +411,17 @@ class CloudAgent:
                 self._note_end_or_notice(finished)
             case "arrive" if finished.error is None:
                 self._note_arrival(finished.about, finished.result)
+            case "leaving" if finished.error is None and finished.result is not None:
+                self._note_told(finished.about)
+            case "freed" if finished.error is None and finished.result is not None:
+                self._refusals.note_freed(finished.about, time.time())
             case "depart" if finished.error is None:
                 self._note_departure(finished.about, finished.result)
+
+    def _note_told(self, name: str) -> None:
+        tracked = self._tracked.get(name)
+        if tracked is not None and tracked.instance is not None:
+            tracked.history = replace(tracked.history, leaves_at=tracked.instance.ends_at)
 
     def _note_end_or_notice(self, finished: FinishedCall) -> None:
         tracked = self._tracked.get(finished.about)

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.contract import Lease
 from broker.contract.instances import InstanceRecord
+from cloudsim.model.reserved_ids import FREED
 from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 from workers.cloud_agent.reconcile import Absence, ForeignHistory, InstanceHistory
 
@@ -121,11 +122,18 @@ def renamed_after_refusal(cloud: str, record: InstanceRecord, why: str) -> Insta
     return record.model_copy(update=update)
 
 
+def freed_id(cloud: str, own_id: str) -> str:
+    """Return the id of the room that is freed for a foreign instance, in the owner's books."""
+    return f"{cloud}/{FREED}{_short_id(own_id)}"
+
+
 def _on_demand_id(cloud: str, own_id: str, tries: int) -> str:
     """Return the id of a foreign instance in the owner's books."""
-    if not _ID.fullmatch(own_id):
-        own_id = hashlib.sha256(own_id.encode()).hexdigest()[:32]
-    return f"{cloud}/direct-{own_id}" + (f".{tries}" if tries else "")
+    return f"{cloud}/direct-{_short_id(own_id)}" + (f".{tries}" if tries else "")
+
+
+def _short_id(own_id: str) -> str:
+    return own_id if _ID.fullmatch(own_id) else hashlib.sha256(own_id.encode()).hexdigest()[:32]
 
 
 def _update_record(record: InstanceRecord, instance: CloudInstance) -> InstanceRecord:

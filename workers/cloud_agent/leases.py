@@ -53,6 +53,13 @@ class CloudLeases:
             self._client.hset(self._keys.instances(self._cloud), name, write_message(record))
             self._written[name] = record
 
+    def note_silence(self, words: str | None) -> None:
+        """Say since when, and why, the cloud's API has not answered; None: it answers."""
+        if words is None:
+            self._client.delete(self._keys.silent_cloud(self._cloud))
+        else:
+            self._client.set(self._keys.silent_cloud(self._cloud), words)
+
     def drop_record(self, name: str) -> None:
         """Remove the record of that name."""
         if name in self._written:

@@ -24,6 +24,10 @@ START_LIMIT_S, NO_ROOM_S = 600.0, 120.0
 AGAIN_S = 10.0
 #: Seconds between two tries to end an instance, whose room is needed.
 END_AGAIN_S = 2.0
+#: Seconds for which an instance may outlive the order to end it, before it counts as used.
+STUCK_S = 120.0
+#: Seconds for which a cloud's API may not answer, before no more leases are sent there.
+SILENT_S = 60.0
 #: Seconds between two tries to count a foreign instance that has no room in its owner's books.
 RECOUNT_S = 30.0
 
@@ -31,8 +35,8 @@ RECOUNT_S = 30.0
 class InstanceStep(StrEnum):
     """The next step for an instance.
 
-    EVICTED and FAILED report the lease's end to its owner. ARRIVE and DEPART tell the owner of a foreign
-    instance. FORGET means that nothing is left to be done.
+    EVICTED and FAILED report the lease's end to its owner, LEAVING that its cloud gave notice. ARRIVE and
+    DEPART tell the owner of a foreign instance. FORGET means that nothing is left to be done.
     """
 
     WAIT = "wait"
@@ -41,6 +45,7 @@ class InstanceStep(StrEnum):
     END = "end"
     EVICTED = "evicted"
     FAILED = "failed"
+    LEAVING = "leaving"
     FORGET = "forget"
     ARRIVE = "arrive"
     DEPART = "depart"
@@ -84,8 +89,9 @@ class InstanceHistory:
     failed. no_room_s: since when the cloud has had no room. why: the cloud's message. listed, ran: True once
     the cloud has listed it, or listed it as running. again: True if it was asked for again after it was
     listed as ended. missing: its current absence from the listings. noticed: True once it was given notice.
-    ended_s: when its end was last carried out. end_retry_s: the earliest next try of that. unknown_s: since
-    when its owner has not shown the lease.
+    leaves_at: the end, in seconds since 1970, that its cloud announced and its owner was told of. ending_s,
+    ended_s: when its end was first ordered, and last carried out. end_retry_s: the earliest next try of that.
+    unknown_s: since when its owner has not shown the lease.
     """
 
     asked_s: float | None = None
@@ -98,6 +104,8 @@ class InstanceHistory:
     again: bool = False
     missing: Absence | None = None
     noticed: bool = False
+    leaves_at: float | None = None
+    ending_s: float | None = None
     ended_s: float | None = None
     end_retry_s: float | None = None
     unknown_s: float | None = None
@@ -136,6 +144,8 @@ def _running(
         return _unlisted(history, now_s, limit_s)
     if instance.state is InstanceState.ENDED:
         return _ended(instance, history, now_s)
+    if instance.ends_at is not None and instance.ends_at != history.leaves_at:
+        return InstanceDecision(InstanceStep.LEAVING, instance.why or "its cloud gave notice")
     if instance.state is InstanceState.ENDING:
         return _WAIT
     if (
@@ -162,6 +172,12 @@ def _after_end(instance: CloudInstance | None, history: InstanceHistory, now_s: 
         return _WAIT
     is_listed = instance is not None and instance.state in (InstanceState.STARTING, InstanceState.RUNNING)
     return InstanceDecision(InstanceStep.END if is_listed else InstanceStep.FORGET)
+
+
+def is_stuck(instance: CloudInstance, history: InstanceHistory, now_s: float) -> bool:
+    """Return True if the instance of an ended lease still takes its room although it was to end long ago."""
+    waited_s = 0.0 if history.ending_s is None else now_s - history.ending_s
+    return waited_s > STUCK_S and instance.state is not InstanceState.ENDED
 
 
 def _unlisted(history: InstanceHistory, now_s: float, limit_s: float) -> InstanceDecision:

@@ -29,7 +29,7 @@ from broker.signing import parties
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from workers import celery_app
+from workers import worker_process
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.manager import JobAdvancer, JobManager
 from workers.job_manager.market_client import MarketClient
@@ -46,10 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--name", default=f"{socket.gethostname()}-{os.getpid()}", help="unique name of this manager"
     )
     name = parser.parse_args(arguments).name
+    worker_process.end_when_told()
     try:
         config = settings()
-        app = celery_app.create_app(config, queue=JOBS)
-        celery_app.require_safe_queue(config)
+        app = worker_process.create_app(config, queue=JOBS)
+        worker_process.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, parties.JOBS)
     except (SettingsError, UnsafeQueueError) as error:
         print(f"workers.job_manager: {error}", file=sys.stderr)  # noqa: T201
@@ -64,14 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     effects, markets = JobEffects(client, works, servers), MarketClient(client, works)
     observer = JobObserver(client, works, servers, effects, markets, time.time)
     manager = JobManager(JobAdvancer(store, works, effects, observer), store, servers, effects, events)
-    celery_app.register_task(app, ADVANCE, [job_queue()], manager.ring)
+    worker_process.register_task(app, ADVANCE, [job_queue()], manager.ring)
 
     def ready() -> None:
         gc_tuning.tune_gc()
         manager.start()
 
     try:
-        return celery_app.run_worker(app, name=f"jobs.{name}", queues=[JOBS], pool="solo", when_ready=ready)
+        return worker_process.run_worker(
+            app, name=f"jobs.{name}", queues=[JOBS], pool="solo", when_ready=ready
+        )
     finally:
         manager.stop()
         client.close()

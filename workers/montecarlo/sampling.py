@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
@@ -90,6 +91,7 @@ class BatchSampler:
         pipe.hset(key, "by", self._name)
         pipe.expire(key, RESULT_TTL_S)
         pipe.execute()
+        began_s = perf_counter()
         sampler, fed = self._samplers.take(batch)
         name = self._keys.history(batch.cloud, batch.epoch)
         chunks = cast("list[bytes]", self._redis.lrange(name, fed, batch.chunks - 1))
@@ -104,7 +106,8 @@ class BatchSampler:
             return False
         self._samplers.keep(batch, sampler)
         failpoint(Failpoint.SAMPLER_MADE)
-        self._redis.hset(key, "samples", sampler.samples().to_bytes())
+        made = {"samples": sampler.samples().to_bytes(), "took_s": perf_counter() - began_s, "fed": fed}
+        self._redis.hset(key, mapping=cast("dict[Any, Any]", made))
         return True
 
 

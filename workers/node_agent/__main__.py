@@ -30,7 +30,7 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
-from workers import celery_app
+from workers import worker_process
 from workers.agents.agent_lock import lock_path, open_lock, try_lock
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import Message, instance_filter, listen_for_wakeups
@@ -130,19 +130,20 @@ def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
-    stopping = stop_on_signals()
+    worker_process.end_when_told()
     try:
         config = settings()
         require_state_dir(config)
-        app = celery_app.create_app(config)
+        app = worker_process.create_app(config)
         nodes = read_node_cores(options.federation, options.cloud, config.data)
         if options.end_work:
             return end_work(config, options.cloud, nodes)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
-        celery_app.require_safe_queue(config)
+        worker_process.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError, DriverError) as error:
         print_error(PROGRAM, error)
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | DriverError) else 2
+    stopping = stop_on_signals()
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
     lock = become_agent(PROGRAM, client, keys, options.cloud, config, stopping)
     if lock is None:

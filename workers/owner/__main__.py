@@ -51,7 +51,7 @@ from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import InputError
 from cloudsim.prediction.samples import Flavour
-from workers import celery_app
+from workers import worker_process
 from workers.owner.epoch_file import EpochFile
 from workers.owner.nodes import NodesError, describe_change
 from workers.owner.process import OwnerProcess, OwnerProcessSpec, epochs_directory
@@ -178,6 +178,12 @@ def start_again() -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (this very program)
 
 
+def _keep_reload() -> None:
+    """Keep SIGHUP until the owner is ready for it: by default it ends a process, and nohup drops it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
 def check(spec: OwnerSpec, config: Settings) -> int:
     """Print what is in the way of a cloud's nodes, and the id of its owner's process on this machine."""
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
@@ -212,16 +218,16 @@ def _describe_earlier_nodes(client: redis.Redis, keys: RedisKeys, cloud: str) ->
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the owner until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
-    # Until it is ready: by default it would end the process, and Celery would start another program.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    worker_process.end_when_told()
+    _keep_reload()
     try:
         config = settings()
         require_state_dir(config)
-        app = celery_app.create_app(config, options.cloud)
+        app = worker_process.create_app(config, options.cloud)
         spec = load_process_spec(options, config)
         if options.check:
             return check(spec.owner, config)
-        celery_app.require_safe_queue(config)
+        worker_process.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
@@ -240,14 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
     stats = OwnerStatsPublisher(journal, time.monotonic)
     owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
-    celery_app.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
-    try:
-        owner_process.open()
-    except NodesError as error:
-        owner_process.close()
-        had = _describe_earlier_nodes(client, keys, options.cloud)
-        print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
-        return os.EX_CONFIG
+    worker_process.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
 
     def reload() -> None:
         try:
@@ -264,13 +263,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     try:
-        return celery_app.run_worker(
+        owner_process.open()
+        return worker_process.run_worker(
             app,
-            name=f"cloud.{options.cloud}@{os.getpid()}",
+            name=f"cloud.{options.cloud}",
             queues=[cloud_queue(options.cloud)],
             pool="solo",
             when_ready=ready,
         )
+    except NodesError as error:
+        had = _describe_earlier_nodes(client, keys, options.cloud)
+        print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
+        return os.EX_CONFIG
     finally:
         owner_process.close()
         if spans is not None:

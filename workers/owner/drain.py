@@ -53,7 +53,9 @@ def drain(state: OwnerState, writer: EventWriter, command: Drain, at_s: float) -
         staying=tuple(
             _staying(instance)
             for instance in (*cloud.inventory, *cloud.inventory.booked())
-            if instance.kind is Kind.ON_DEMAND and instance.node in drained and not is_block(instance.id)
+            if instance.kind is Kind.ON_DEMAND
+            and not drained.isdisjoint(instance.nodes)
+            and not is_block(instance.id)
         ),
     )
     if not command.dry_run:

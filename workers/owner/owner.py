@@ -362,7 +362,7 @@ class Owner:
     def adopt(self, table: QuantileTable, now: str) -> Decisions:
         """Take a new table into use, as far as the cloud discloses it."""
         self._writer.begin(now)
-        self.cloud.table = table
+        self.cloud.table = table.exposed_to(self.cloud.observed_take_backs())
         disclosed = self.cloud.table
         assert disclosed is not None
         self._sizes = np.union1d(self._sizes, np.array(disclosed.sizes, dtype=np.int64))

@@ -23,7 +23,17 @@ import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.contract import Advert, Batch, CloudInfo, Command, RefusalView, Reply, Tick, read_message
+from broker.contract import (
+    GANGS_SINCE,
+    Advert,
+    Batch,
+    CloudInfo,
+    Command,
+    RefusalView,
+    Reply,
+    Tick,
+    read_message,
+)
 from broker.failpoints import Failpoint, failpoint
 from broker.journal.archive import Archive, directory_name
 from broker.journal.dead_letters import DeadLetterKind
@@ -190,6 +200,7 @@ class OwnerProcess:
         recovered = until_answered(run)
         self._owner, self._since_snapshot = recovered.owner, recovered.folded
         self._lease.continue_after(recovered.last_id, recovered.last_hash)
+        self._follow_version()
         self._owner.cloud.table = table
         self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has the events before it
         self._write(self._owner.take_nodes(_now()))
@@ -356,11 +367,12 @@ class OwnerProcess:
         self._write(self._owner.expire(now_s, _now(), monotonic_s), advert=True)
         if not self._refresher.busy and self._schedule.due(now_s, monotonic_s):
             self._write(self._owner.advance(now_s, _now()))
+            late_s = self._schedule.late_s(now_s) / self._spec.speed
             self._schedule.note_begin(now_s, monotonic_s)
-            self._begin_refresh(self._owner.cloud.now_s)
+            self._begin_refresh(self._owner.cloud.now_s, late_s)
 
-    def _begin_refresh(self, boundary_s: float) -> None:
-        self._stats.note_table_begin()
+    def _begin_refresh(self, boundary_s: float, late_s: float = 0.0) -> None:
+        self._stats.note_table_begin(late_s)
         self._refresher.begin(boundary_s, self._schedule.sizes, self._owner.cloud.history.cut(boundary_s))
         self._step_refresh()
 
@@ -423,6 +435,7 @@ class OwnerProcess:
         """Be alone with the owner; end the process after an error that the owner must not survive."""
         with self._lock:
             try:
+                self._follow_version()
                 yield
             except FencedError as error:
                 self._fenced(error)
@@ -434,6 +447,10 @@ class OwnerProcess:
             except Exception:
                 log.exception("owner broken: stopping", cloud=self._journal.cloud)
                 self._fail(EXIT_BROKEN)
+
+    def _follow_version(self) -> None:
+        """Let the cloud place gangs once all members read leases that are spread over nodes."""
+        self._owner.cloud.inventory.may_spread = self._journal.speaks() >= GANGS_SINCE
 
     def _fenced(self, error: FencedError) -> NoReturn:
         log.error("fenced: stopping", cloud=self._journal.cloud, why=str(error))

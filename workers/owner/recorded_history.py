@@ -13,7 +13,10 @@ from cloudsim.model.instances import Instance
 from cloudsim.model.requests import Kind, Spread
 
 #: In place of the kind of an instance that starts or stops.
-_RENEWAL = "renewal"
+_RENEWAL, _GANG = "renewal", "gang"
+
+
+_KINDS = {_RENEWAL: Kind.SPOT, _GANG: Kind.ON_DEMAND}
 
 
 class RecordedHistory(History):
@@ -47,7 +50,7 @@ class RecordedHistory(History):
         call: list[Any] = [
             stop_s,
             instance.number,
-            instance.kind,
+            _GANG if instance.parts else instance.kind,
             instance.cores,
             instance.start_s,
             instance.end_s,
@@ -66,9 +69,9 @@ class RecordedHistory(History):
             stop_s, number, kind, cores, start_s, end_s, sla, *details = call
             amounts, labels, group, spread = details or ({}, {}, None, None)
             instance = Instance(
-                "", Kind.SPOT if kind == _RENEWAL else Kind(kind), cores, 0, start_s, end_s, number, sla=sla,
+                "", _KINDS.get(kind) or Kind(kind), cores, 0, start_s, end_s, number, sla=sla,
                 amounts=tuple(amounts.items()), labels=frozenset(labels.items()), group=group,
-                spread=spread and Spread(spread),
+                spread=spread and Spread(spread), parts=((0, cores),) if kind == _GANG else (),
             )  # fmt: skip
             if kind == _RENEWAL:
                 self.record_renewal(instance, start_s)

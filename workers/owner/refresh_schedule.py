@@ -63,6 +63,10 @@ class RefreshSchedule:
         missing = not self.sizes <= self._made_for
         return now_s >= self._next_s or (missing and monotonic_s >= self._forward_s)
 
+    def late_s(self, now_s: float) -> float:
+        """Return for how long, in the cloud's time, the next table has been due; 0 for the first one."""
+        return max(now_s - self._next_s, 0.0) if self._made_for else 0.0
+
     def note_begin(self, now_s: float, monotonic_s: float) -> None:
         """Note that a refresh for all ``sizes`` has begun."""
         self._made_for = self.sizes

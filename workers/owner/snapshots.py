@@ -19,6 +19,7 @@ from broker.journal.hash_chain import parse_entry_id
 from cloudsim.admission.promise_ledger import Account
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_ON_DEMAND
+from cloudsim.history.take_backs import TakeBacks
 from cloudsim.model.instances import Instance
 from workers.owner.state import OwnerSpec, OwnerState
 
@@ -57,6 +58,7 @@ class SnapshotHead(BaseModel):
     instances: int
     waits: dict[str, float] = {}
     orders: tuple[str, ...] = ()
+    take_backs: TakeBacks = TakeBacks()
     closed_from: int | None = None  # nodes that are added from this number on are closed too
     closed: int = 0  # lines of the answer log; those of the history follow
 
@@ -107,6 +109,7 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         waited_s=state.waited_s,
         instances=state.history.instances,
         waits=cloud.contention.refused_at_s,
+        take_backs=cloud.take_backs,
         closed_from=len(cloud.inventory.node_cores) if cloud.inventory.closes_new else None,
         closed=len(closed),
     )
@@ -160,7 +163,8 @@ def restored(spec: OwnerSpec, snapshot: Snapshot) -> OwnerState:
 
 def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
     # The nodes may have been others: those that it tells of are there until ``Owner.take_nodes``.
-    told = (*head.closed_nodes, *(booked.node for booked in head.waiting), (head.closed_from or 0) - 1)
+    waited_on = (node for booked in head.waiting for node in booked.nodes)
+    told = (*head.closed_nodes, *waited_on, (head.closed_from or 0) - 1)
     cloud.widen(max(told) + 1)
     if head.closed_from is not None:
         cloud.inventory.close(None, closed=True)
@@ -168,12 +172,13 @@ def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
     if head.closed_nodes:
         cloud.inventory.close(head.closed_nodes, closed=True)
     for instance in head.running:
-        cloud.widen(instance.node + 1, instance)
+        cloud.widen(max(instance.nodes) + 1, instance)
         cloud.inventory.place(instance)
         cloud.expect_end(instance)
     for instance in head.waiting:
         cloud.inventory.book(instance)
     cloud.noticed_for.update(head.noticed_for)
+    cloud.take_backs = head.take_backs
     for sla, running, completed, evicted, pending in head.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
     cloud.contention.refused_at_s = head.waits

@@ -28,15 +28,18 @@ class OwnerStatsPublisher:
         self._journal, self._monotonic = journal, monotonic
         self._measures = OwnerStats()
         self._began_s = 0.0
+        self._table_due_s: float | None = None
         self._due_s = float("-inf")
 
-    def note_table_begin(self) -> None:
-        """Note that a refresh has begun."""
+    def note_table_begin(self, late_s: float = 0.0) -> None:
+        """Note that a refresh has begun, that many seconds after its table was due."""
         self._began_s = self._monotonic()
+        self._table_due_s = self._began_s - late_s
 
     def note_table_end(self) -> None:
         """Note that the new table is there."""
         took_s, measures = self._monotonic() - self._began_s, self._measures
+        self._table_due_s = None
         self._measures = replace(
             measures, tables=measures.tables + 1, tables_s=measures.tables_s + took_s, last_table_s=took_s
         )
@@ -66,6 +69,7 @@ class OwnerStatsPublisher:
                 journal_entries=journal_entries,
                 dead_letters=dead_letters,
                 batches=batches,
+                table_due_age_s=0.0 if self._table_due_s is None else now_s - self._table_due_s,
             )
             client.hset(keys.owner_stats(cloud), mapping=cast("dict[Any, Any]", self._measures.to_fields()))
             self._due_s = now_s + EVERY_S

@@ -1,4 +1,4 @@
-"""API keys, which operators create, replace and revoke."""
+"""Serves API keys, which operators create, replace and revoke."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log of changes of members and keys, and of purchases on other members' clouds."""
+"""Serves the audit log of changes of members and keys, and of purchases on other members' clouds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Member clouds: what they are, their tables, and the commands of those who operate them."""
+"""Serves member clouds: what they are, their tables, and the commands of those who operate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's files, served as they are in the package. They are public, and hold no secret."""
+"""Serves the dashboard's files as they are in the package. They are public, and hold no secret."""
 
 from __future__ import annotations
 

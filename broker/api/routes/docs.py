@@ -1,4 +1,4 @@
-"""The page that shows the OpenAPI document, without scripts from other hosts."""
+"""Serves the page that shows the OpenAPI document, without scripts from other hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public events, streamed as they happen."""
+"""Streams public events as they happen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes by which machines see whether this process runs, and whether the federation can work."""
+"""Tells machines whether this process runs, and whether the federation can work."""
 
 from __future__ import annotations
 

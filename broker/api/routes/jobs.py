@@ -1,4 +1,4 @@
-"""Batch jobs. A job of another member is answered as if it did not exist."""
+"""Serves batch jobs. A job of another member is answered as if it did not exist."""
 
 from __future__ import annotations
 

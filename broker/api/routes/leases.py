@@ -1,4 +1,4 @@
-"""Spot leases: list, read, end, extend, acknowledge."""
+"""Lists, reads, ends, extends and acknowledges spot leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: promised against realised evictions."""
+"""Serves the ledger: promised against realised evictions."""
 
 from __future__ import annotations
 

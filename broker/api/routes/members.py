@@ -1,4 +1,4 @@
-"""Members: the organisations that have keys, what they may hold and what they hold. Operators change them."""
+"""Serves members, the organisations that have keys, what they may hold, and what they hold."""
 
 from __future__ import annotations
 

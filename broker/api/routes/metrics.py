@@ -1,4 +1,4 @@
-"""Metrics for Prometheus."""
+"""Serves metrics for Prometheus."""
 
 from __future__ import annotations
 

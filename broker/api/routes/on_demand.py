@@ -1,4 +1,4 @@
-"""Instances on-demand on one cloud: start, start together, read, stop."""
+"""Starts, reads and stops instances on-demand on one cloud, one or several together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotes: what the clouds would promise, without side effects."""
+"""Serves quotes: what the clouds would promise, without side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for spot instances, one or a list."""
+"""Takes requests for spot instances, one or a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks. A webhook of another holder is answered as if it did not exist."""
+"""Serves webhooks. A webhook of another holder is answered as if it did not exist."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@ cost and the best set found stand.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,9 +25,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
 )
 from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 from cloudsim.scheduling.cover_kernel import MOST_STEPS, best_cover, search_nodes
-from cloudsim.scheduling.eviction import cost_of
-
-_THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
+from cloudsim.scheduling.victims_kernel import cost_in_thousandths
 
 
 @compiled
@@ -163,15 +159,6 @@ def _in_order(
     return taken
 
 
-_cost_of = compiled(cost_of)
-
-
-@compiled
-def _cost(rules: Rules, run_s: float, cores: int, sla: float) -> int:
-    """Return what it costs that an instance leaves, in thousandths."""
-    return int(np.rint(_cost_of(rules.cost, run_s, cores, sla) * _THOUSANDTHS))
-
-
 @compiled
 def _on_nodes(
     rules: Rules, line: LineUpSpotLine, replay: Replay, virtual: Virtual, now_s: float, nodes: int
@@ -203,7 +190,7 @@ def _on_nodes(
         if node != NOWHERE:
             slots[node, count[node]] = place
             count[node] += 1
-            costs[place] = _cost(rules, now_s - start_s, line.amounts[place, 0], sla)
+            costs[place] = cost_in_thousandths(rules.cost, now_s - start_s, line.amounts[place, 0], sla)
     return slots, costs
 
 
@@ -276,7 +263,7 @@ def _cheapest(
     if count == 0:
         return NOWHERE
     nodes = nodes[:count]
-    least = search_nodes(needs, room, slots, line.amounts, costs, nodes)[0]
+    least = search_nodes(needs, room, slots, line.amounts, costs, nodes, np.empty(0, np.int64))[0]
     index = _cheapest_node(rules, least, nodes, replay.free)
     taken = nodes[index]
     deficit = np.empty(len(needs), np.int64)

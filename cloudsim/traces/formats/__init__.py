@@ -15,6 +15,7 @@ columns        CSV with a header, read by column
 named_columns  any CSV, whose columns the caller names
 source         a file as lines of text, plain or gzip
 parse_result   result of every reader
+outliers       odd rows, which no table should see
 trace_format   what a module declares of its format
 
 A format is a module here with a ``FORMAT`` (``trace_format``); it is found by itself. The error rate and the
@@ -35,6 +36,7 @@ from cloudsim.traces import statistics
 from cloudsim.traces.formats import arrow, named_columns, table
 from cloudsim.traces.formats.accounting_records import find_zone
 from cloudsim.traces.formats.columns import read_header
+from cloudsim.traces.formats.outliers import tell_outliers
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source, decode_source, load_bytes
 from cloudsim.traces.formats.trace_format import TraceFormat
@@ -122,7 +124,7 @@ def read(
     file = os.fspath(path)
     zone = None if time_zone is None else find_zone(time_zone)
     kind, parsed = _parsed(file, load_bytes(path, accepted=ACCEPTED), format, zone, columns)
-    parsed = _count_from_first_start(file, parsed)
+    parsed = _count_from_first_start(file, tell_outliers(parsed))
     refuse_damaged(file, parsed.lines, parsed.quarantined, max_error_rate)
     if not len(parsed.trace):
         raise TraceError(f"holds no instance; {ACCEPTED}", file=file)

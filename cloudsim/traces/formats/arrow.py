@@ -18,7 +18,7 @@ from cloudsim.model.arrays import BoolArray, FloatArray
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import BOM, list_repairs, trace_name
-from cloudsim.traces.formats.table import OPTIONAL, REQUIRED, Rows, warn_of_unused
+from cloudsim.traces.formats.table import FLAGS, OPTIONAL, REQUIRED, Rows, warn_of_unused
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import Trace
 
@@ -145,7 +145,11 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
         "instance": pa.array(trace.instance, pa.string()),
         **{name: pa.array(getattr(trace, name)) for name in REQUIRED[1:]},
         "requested_s": pa.array(trace.requested_s, mask=np.isnan(trace.requested_s)),
-        **{name: pa.array(getattr(trace, name)) for name in OPTIONAL[1:]},
+        **{
+            name: pa.array(getattr(trace, name))
+            for name in FLAGS
+            if name != "parallel" or trace.parallel.any()
+        },
     }
     parquet.write_table(pa.table(columns), os.fspath(path))
 
@@ -167,8 +171,7 @@ def _rows(table: Any) -> Rows:
         cores,
         _floats(table, "requested_s", np.nan),
         _nulls(table, "requested_s"),
-        _floats(table, "left_truncated", 0.0),
-        _floats(table, "right_censored", 0.0),
+        *(_floats(table, flag, 0.0) for flag in FLAGS),
     )
 
 

@@ -6,6 +6,8 @@ cluster, without its zone.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cloudsim.traces.formats.accounting_records import (
     AccountingRecord,
     WallClock,
@@ -21,7 +23,8 @@ REQUIRED = ("JobID", "AllocCPUS", "Start", "End", "State")
 
 def parse(source: Source) -> Parsed:
     """Read one job a row, without the steps of jobs. Jobs that wait, or were cancelled before, never ran."""
-    return build_columns(source, REQUIRED, _read)
+    parsed = build_columns(source, REQUIRED, _read)
+    return replace(parsed, trace=replace(parsed.trace, parallel=parsed.trace.cores > 1))
 
 
 def _read(row: dict[str, str], clock: WallClock) -> AccountingRecord:

@@ -39,8 +39,8 @@ _MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d{1,3}(?:[,']\d{3})+|\d+)(?![\w,.'])
 def parse(source: Source) -> Parsed:
     """Read jobs as instances: start = submit + wait, stop = start + run, cores = field 5, else 8.
 
-    Jobs that never ran or have no cores are skipped and counted, malformed lines quarantined. An unknown wait
-    counts as none, with one warning.
+    A job of several processors is parallel. Jobs that never ran or have no cores are skipped and counted,
+    malformed lines quarantined. An unknown wait counts as none, with one warning.
     """
     rows: list[tuple[str, float, float, int, float]] = []
     submitted: list[float] = []
@@ -129,6 +129,7 @@ def _trace(name: str, rows: list[tuple[str, float, float, int, float]]) -> Trace
         cores,
         requested_s=requested,
         left_truncated=[start < 0 for start in starts],
+        parallel=[count > 1 for count in cores],
     )
 
 
@@ -153,9 +154,11 @@ def list_losses(trace: Trace) -> tuple[str, ...]:
     """Return what a trace loses when it is written as SWF, a sentence each."""
     flags = int((trace.left_truncated | trace.right_censored).sum())
     empty = int((trace.lifetime_s == 0).sum())
+    alone = int(((trace.cores > 1) & ~trace.parallel).sum())
     losses = (
         (len(trace), "instance ids become job numbers."),
         (flags, f"{flags} lifetimes are no longer marked as cut at the begin or end of the trace."),
+        (alone, f"{alone} instances on one node are read as jobs that may be on several."),
         (empty, f"{empty} instances of no length are read as jobs that never ran."),
     )
     return tuple(sentence for count, sentence in losses if count)

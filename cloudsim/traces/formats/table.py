@@ -1,8 +1,9 @@
 """Read and write our own CSV.
 
-Its columns are ``instance,start_s,stop_s,cores[,requested_s][,left_truncated][,right_censored]``. What
-``write`` writes, ``parse`` reads back bit for bit: numbers are written as the shortest text that gives them
-again, an unknown requested time as an empty cell, flags as 0 and 1. Columns that hold nothing are left out.
+Its columns are ``instance,start_s,stop_s,cores[,requested_s][,left_truncated][,right_censored][,parallel]``.
+What ``write`` writes, ``parse`` reads back bit for bit: numbers are written as the shortest text that gives
+them again, an unknown requested time as an empty cell, flags as 0 and 1. Columns that hold nothing are left
+out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from cloudsim.traces.trace import Trace
 
 REQUIRED = ("instance", "start_s", "stop_s", "cores")
 
-OPTIONAL = ("requested_s", "left_truncated", "right_censored")
+FLAGS = ("left_truncated", "right_censored", "parallel")
+OPTIONAL = ("requested_s", *FLAGS)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Rows:
     #: 0 or 1.
     left_truncated: FloatArray
     right_censored: FloatArray
+    parallel: FloatArray
 
     def faults(self) -> tuple[tuple[BoolArray, str], ...]:
         """Return masks of the rows that cannot be used, each with its reason; a row has the first fault."""
@@ -66,6 +69,7 @@ class Rows:
                 ),
                 (_no_flag(self.left_truncated), "left_truncated is not 0 or 1"),
                 (_no_flag(self.right_censored), "right_censored is not 0 or 1"),
+                (_no_flag(self.parallel), "parallel is not 0 or 1"),
             )
 
     def out_of_order(self, keep: BoolArray) -> int:
@@ -89,6 +93,7 @@ class Rows:
             "requested_s": self.requested_s,
             "left_truncated": (self.start_s < 0) | (self.left_truncated == 1),
             "right_censored": self.no_stop | (self.right_censored == 1),
+            "parallel": self.parallel == 1,
         }
         return Trace.checked(name, **{c: v if whole else v[keep] for c, v in columns.items()})
 
@@ -118,10 +123,7 @@ def parse(source: Source) -> Parsed:
     n = len(columns.line)
     start, stop, cores = (columns.numbers(c) for c in REQUIRED[1:])
     has_requested = "requested_s" in columns.cells
-    truncated, censored = (
-        columns.numbers(c) if c in columns.cells else np.zeros(n)
-        for c in ("left_truncated", "right_censored")
-    )
+    flags = (columns.numbers(c) if c in columns.cells else np.zeros(n) for c in FLAGS)
     rows = Rows(
         columns.cells["instance"],
         start,
@@ -130,8 +132,7 @@ def parse(source: Source) -> Parsed:
         cores,
         columns.numbers("requested_s") if has_requested else np.full(n, np.nan),
         _empty(columns.cells["requested_s"]) if has_requested else np.ones(n, dtype=np.bool_),
-        truncated,
-        censored,
+        *flags,
     )
     keep, quarantined = columns.sift(rows.faults())
     records = n + len(columns.malformed)
@@ -164,7 +165,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     }
     if not np.isnan(trace.requested_s).all():
         columns["requested_s"] = _texts(trace.requested_s)
-    for flag in ("left_truncated", "right_censored"):
+    for flag in FLAGS:
         values: BoolArray = getattr(trace, flag)
         if values.any():
             columns[flag] = [str(int(v)) for v in values.tolist()]

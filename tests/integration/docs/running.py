@@ -49,6 +49,7 @@ class Home:
         main = "import sys; from broker.cli import main; sys.exit(main())"
         self._program(programs / "spotfed", f"{shlex.quote(sys.executable)} -c {shlex.quote(main)}")
         self._program(programs / "python", shlex.quote(sys.executable))
+        self._program(programs / "celery", f"{shlex.quote(sys.executable)} -m celery")
         kept = {
             n: v
             for n, v in os.environ.items()

@@ -150,6 +150,27 @@ def test_replay_for_people_says_the_same(spotfed: Spotfed, trace: Path) -> None:
     assert "larger than any of its nodes" in done.out
 
 
+def test_load_that_can_never_be_placed_is_told_with_its_share(spotfed: Spotfed, tmp_path: Path) -> None:
+    jobs = ((1, 0, 86_400, 64), (2, 100, 60, 1), (3, 90_000, 86_400, 64), (4, 180_000, 100_000, 1))
+    lines = [f"{job} {at} 0 {run} {n} -1 -1 {n} {run} -1 1 1 1 1 1 1 -1 -1" for job, at, run, n in jobs]
+    trace = tmp_path / "jobs.swf"
+    trace.write_text("\n".join(["; UnixStartTime: 0", *lines, ""]))
+    shown = {}
+    for nodes in ("4x16", "64x1"):
+        done = spotfed("table", "--trace", trace, "--nodes", nodes, "--sizes", "1", "--samples", 50, "--json")
+        assert done.code == 0
+        assert "no room" not in done.err.replace("found no room and count as no load: 1 (0.0%", "")
+        shown[nodes] = json.loads(done.out)["rows"]
+    assert shown["4x16"] == shown["64x1"]
+    done = spotfed("table", "--trace", trace, "--nodes", "2x16", "--sizes", "1", "--samples", 50, "--json")
+    share = "2 of 4 instances (99.1% of the core-hours)"
+    assert f"{share} of the own load of cloud need more than its nodes have" in done.err
+    assert "found no room and count as no load: 2 (99.1% of the core-hours)" in done.err
+    done = spotfed("replay", "--on-demand", trace, "--spot", trace, "--nodes", "4x16", "--samples", 50)
+    assert f"{share} of the spot that spot asks for fit on no node of cloud: they are refused" in done.err
+    assert "own load" not in done.err
+
+
 def test_table_json(spotfed: Spotfed, trace: Path) -> None:
     done = spotfed("table", "--trace", trace, "--nodes", "1x4", "--samples", 200, "--sla", "0.5", "--json")
     assert done.code == 0

@@ -259,6 +259,18 @@ def test_columns_and_the_clock_are_named_on_the_command_line(spotfed: Spotfed, t
         assert (done.code, message in done.err) == (2, True), done.err
 
 
+def test_an_error_names_the_option_as_it_is_typed(spotfed: Spotfed, tmp_path: Path) -> None:
+    """Where an error below the command line names a parameter of a function."""
+    path, out = tmp_path / "log.csv", tmp_path / "x.csv"
+    path.write_text("from,to,n\n0,100,4\n")
+    columns = ("--columns", "start=from,end=to,cores=n")
+    done = spotfed("trace", "import", path, "--out", out, *columns, "--time-zone", "Nowhere/At/All")
+    assert (done.code, done.err.startswith("spotfed: --time-zone: 'Nowhere/At/All' is no")) == (2, True)
+    assert spotfed("trace", "import", path, "--out", out, *columns).code == 0
+    done = spotfed("table", "--trace", out, "--nodes", "1x4", "--seed", str(2**64))
+    assert (done.code, done.err.startswith("spotfed: --seed: a seed is 0 to")) == (2, True)
+
+
 @pytest.mark.parametrize("command", [("inspect",), ("import", "--out", "x.csv")])
 def test_standard_input_and_pipes_are_read(log: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
     spotfed = [str(Path(sys.executable).with_name("spotfed")), "trace", *command]
@@ -313,7 +325,7 @@ def test_convert_keeps_everything_and_takes_no_file_with_a_bad_line(
     assert done.code == 2
     assert f"spotfed trace import {path} --out {tmp_path / 'x.csv'} sets them aside" in done.err
     done = spotfed("trace", "convert", steps[2], tmp_path / "x.swf", "--json")
-    assert json.loads(done.out)["lost"] == ["instance ids become job numbers."]
+    assert json.loads(done.out)["lost"][0] == "instance ids become job numbers."
 
 
 def test_a_bad_row_of_parquet_is_set_aside(spotfed: Spotfed, tmp_path: Path) -> None:

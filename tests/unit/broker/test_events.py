@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -20,6 +24,7 @@ from broker.storage.streams import (
     read_newest_id,
 )
 from cloudsim.model.requests import Kind
+from tests.support.wait import wait_until
 
 KEYS = RedisKeys()
 TTL_S = 60.0
@@ -97,6 +102,46 @@ def run(redis_client, redis_url):
     return _run
 
 
+class HeardError(Exception):
+    """Ends the lines of the documentation, which listen for ever."""
+
+
+def test_the_lines_in_the_documentation_show_each_event_once_also_those_that_were_missed(redis_url, cloud):
+    page = (Path(__file__).parents[3] / "docs/how-to/user/webhooks.md").read_text()
+    (lines,) = [
+        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "psubscribe" in block
+    ]
+    lines, named = re.subn(r"^url = .*$", f"url = {redis_url!r}", lines, flags=re.MULTILINE)
+    assert named == 1
+    shown = []
+
+    def show(*parts):
+        shown.append(parts)
+        if len(shown) == 6:
+            raise HeardError
+
+    def publish():
+        wait_until(cloud.client.pubsub_numpat, "the lines listen", 20)
+        cloud.publish(2)
+        for event in [cloud.event(), cloud.event(EventKind.EVICTED)]:  # two whose messages nobody receives
+            entry = {"e": event.model_dump_json()}
+            cloud.client.xadd(KEYS.events("a"), entry, id=f"0-{event.sequence}")
+        cloud.publish(2)
+
+    names: dict[str, Any] = {"print": show}
+    with ThreadPoolExecutor(1) as pool:
+        publishing = pool.submit(publish)
+        try:
+            with pytest.raises(HeardError):
+                exec(lines, names)
+        finally:
+            names["events"].close()
+            names["client"].close()
+        publishing.result()
+    kinds = ["admitted"] * 3 + ["evicted"] + ["admitted"] * 2
+    assert shown == [("a", number, kind, f"r{number}.1") for number, kind in enumerate(kinds, 1)]
+
+
 async def read(client, after, count=100, block_ms=None):
     """Pairs of id and event."""
     entries = await read_all_after(client, KEYS.all_events, after, count, block_ms)
@@ -107,7 +152,6 @@ async def read(client, after, count=100, block_ms=None):
 
 
 def test_a_plain_redis_subscriber_sees_an_eviction_whole(redis_url, cloud):
-    """What the head of `broker.storage.streams` promises, to the letter."""
     listener = redis.Redis.from_url(redis_url, socket_timeout=None)
     pubsub = listener.pubsub()
     pubsub.psubscribe("spotfed:events:*")

@@ -119,7 +119,8 @@ def test_what_cannot_be_said_is_told_in_the_log_and_on_standard_error(
     local = LocalFederation(ProcessList(Path("f.toml"), ("a",)), tmp_path, say=say)
     local.tell("api ended")
     assert capsys.readouterr().err == "api ended\n"
-    assert (tmp_path / "logs" / "supervisor.log").read_text().endswith(" api ended\n")
+    log = tmp_path / "logs" / "supervisor.log"
+    assert (log.read_text().endswith(" api ended\n"), log.stat().st_mode & 0o777) == (True, 0o600)
 
 
 def test_nothing_at_all_can_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +150,16 @@ def test_modules_of_the_current_directory_are_not_taken_for_ours(
         (child,) = supervisor.children
         told = wait_until(child.log.read_text, "it tells")
     assert str(tmp_path / "limits.py") not in told
+
+
+def test_nobody_else_reads_a_log(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with supervised(tmp_path, Disk(), [], "pass") as supervisor:
+            (child,) = supervisor.children
+            assert child.log.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
 
 
 def test_nobody_else_changes_where_commands_send_the_key(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import scipy.optimize
 
 from cloudsim.model.errors import SpecError
 from cloudsim.scheduling.cover import Cover, cheapest_cover
-from cloudsim.scheduling.cover_kernel import INFEASIBLE, MOST_CANDIDATES, least_costs
+from cloudsim.scheduling.cover_kernel import INFEASIBLE, MOST_CANDIDATES, check_fault, search_nodes
 
 MINUTE = 60_000  # in thousandths of a second
 
@@ -45,14 +45,16 @@ def test_table_5_of_the_paper():
 def test_table_5_of_the_paper_compiled():
     victims = [victim for _, victims in TABLE_5.values() for victim in victims]
     slots = np.array([[0, 1, 2, 3], [-1, -1, 4, -1], [5, -1, 6, 7], [-1, -1, -1, -1]])
-    costs, settled = least_costs(
+    costs, settled, fault = search_nodes(
         np.array(L),
         np.array([[0, 0, 1, 0], [0, 0, 2000, 0]]),
         slots,
         np.array([freed for freed, _ in victims]),
         np.array([minutes * MINUTE for _, minutes in victims]),
         np.array([3, 2, 1, 0]),
+        np.empty(0, np.int64),
     )
+    assert not fault
     assert settled.all()
     assert costs[[0, 1, 3]].tolist() == [INFEASIBLE, 57 * MINUTE, 55 * MINUTE]
     assert 57 * MINUTE < costs[2] <= 58 * MINUTE
@@ -200,12 +202,13 @@ def bed(**change):
         "freed": np.ones((2, 2), np.int64),
         "cost": np.array([4, 3]),
         "nodes": np.array([0]),
+        "greatest_freed": np.empty(0, np.int64),
     }
     return good | change
 
 
 def test_compiled_finds_the_cheaper_one():
-    costs, settled = least_costs(**bed())
+    costs, settled, _ = search_nodes(**bed())
     assert costs.tolist() == [3]
     assert settled.tolist() == [True]
 
@@ -213,33 +216,41 @@ def test_compiled_finds_the_cheaper_one():
 @pytest.mark.parametrize(
     ("field", "change"),
     [
-        ("request", {"request": np.array([1.0, 1.0])}),
-        ("free", {"free": np.zeros((3, 1), np.int64)}),
-        ("free", {"free": np.zeros((1, 2), np.int64).T[::-1]}),
-        ("slots", {"slots": np.array([[0], [1]])}),
         ("slots", {"slots": np.array([[2]])}),
         ("slots", {"slots": np.array([[-2]])}),
-        ("freed", {"freed": np.ones(2, np.int64)}),
         ("freed", {"freed": np.array([[1, 1], [1, -1]])}),
         ("freed", {"freed": np.array([[1, 1], [1, 2**51]])}),
-        ("cost", {"cost": np.array([1])}),
         ("cost", {"cost": np.array([1, -1])}),
         ("cost", {"cost": np.array([1, 2**51])}),
         ("nodes", {"nodes": np.array([1])}),
         ("nodes", {"nodes": np.array([-1])}),
-        ("nodes", {"nodes": np.array([0], np.int32)}),
     ],
 )
 def test_compiled_bad_input_names_the_field(field, change):
     with pytest.raises(SpecError) as error:
-        least_costs(**bed(**change))
+        check_fault(search_nodes(**bed(**change))[2])
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("slots", {"slots": np.array([[2]])}),
+        ("slots", {"slots": np.array([[-2]])}),
+        ("cost", {"cost": np.array([1, -1])}),
+        ("nodes", {"nodes": np.array([1])}),
+    ],
+)
+def test_bad_input_is_seen_at_a_glance(field, change):
+    with pytest.raises(SpecError) as error:
+        check_fault(search_nodes(**bed(greatest_freed=np.ones(2, np.int64)) | change)[2])
     assert error.value.field == field
 
 
 def test_compiled_leaves_a_node_with_too_many_candidates():
     count = MOST_CANDIDATES + 1
     crowd = bed(slots=np.arange(count)[None], freed=np.ones((count, 2), np.int64), cost=np.full(count, 5))
-    costs, settled = least_costs(**crowd | {"request": np.array([3, 3])})
+    costs, settled, _ = search_nodes(**crowd | {"request": np.array([3, 3])})
     assert settled.tolist() == [False]
     assert 0 < costs[0] <= 15
 
@@ -247,7 +258,7 @@ def test_compiled_leaves_a_node_with_too_many_candidates():
 def test_compiled_leaves_a_node_with_too_many_steps():
     deficit, freed, cost = hard_case(count=MOST_CANDIDATES)
     hard = bed(request=deficit, free=np.zeros((3, 1), np.int64), slots=np.arange(len(cost))[None])
-    costs, settled = least_costs(**hard | {"freed": freed, "cost": cost})
+    costs, settled, _ = search_nodes(**hard | {"freed": freed, "cost": cost})
     assert settled.tolist() == [False]
     found = cheapest_cover(deficit, freed, cost, np.arange(len(cost)), most_steps=100, most_nodes=1)
     assert found is not None
@@ -257,6 +268,6 @@ def test_compiled_leaves_a_node_with_too_many_steps():
 def test_compiled_many_alike_are_no_trouble():
     count = MOST_CANDIDATES
     alike = bed(slots=np.arange(count)[None], freed=np.ones((count, 2), np.int64), cost=np.arange(count))
-    costs, settled = least_costs(**alike | {"request": np.array([32, 30])})
+    costs, settled, _ = search_nodes(**alike | {"request": np.array([32, 30])})
     assert settled.tolist() == [True]
     assert costs.tolist() == [sum(range(32))]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cloudsim.prediction.kernels.line_up_replays import rules_of
-from cloudsim.prediction.kernels.line_up_victims import _cost_of
 from cloudsim.scheduling.eviction import Cost, cost_of
 from cloudsim.scheduling.lineups import EVICTIONS, LIFO_POOLS, LINEUPS, LineUp
 from cloudsim.scheduling.victims import Cheapest
+from cloudsim.scheduling.victims_kernel import cost_of_rows
 
 REPLAYED = {lineup.name: lineup for lineup in (*LINEUPS, *EVICTIONS.values()) if lineup is not LIFO_POOLS}
 COSTS = {lineup.name: lineup.victims.cost for lineup in LINEUPS if isinstance(lineup.victims, Cheapest)}
@@ -26,6 +26,6 @@ def test_plain_and_compiled_costs_are_equal(cost: Cost) -> None:
     run_s, cores = generator.uniform(0, 1e6, 200), generator.integers(1, 64, 200)
     run_s[:4] = 0.0, 3600.0, 7200.0, 3599.9999999999995
     sla = generator.choice([0.0, 1e-13, 0.01, 0.05, 0.99, 1.0], 200)
-    plain = cost_of(cost, run_s, cores, sla)
-    assert plain.tolist() == [_cost_of(cost, *row) for row in zip(run_s, cores, sla, strict=True)]
+    plain = np.rint(cost_of(cost, run_s, cores, sla) * 1000)
+    assert plain.tolist() == cost_of_rows(tuple(cost), 0.0, 200, -run_s, sla, cores[:, None]).tolist()
     assert (plain >= 0).all()

@@ -74,7 +74,7 @@ class TestNoGuarantee:
         cloud.admit(spot("young", cores=2), 2.0)
         wish = spot("wish", sla=0.1)
         placement = _plan(cloud, wish)
-        changes = cloud._place(cloud._instance(wish, placement.node, 3.0, 50.0), placement)
+        changes = cloud._place(cloud._instance(wish, placement, 3.0, 50.0), placement)
         assert evicted(changes) == ["young"]
         cloud.inventory.validate()
 

@@ -58,7 +58,7 @@ def test_on_demand_instances_are_never_victims() -> None:
 
 
 def test_larger_than_any_node_is_too_large_even_when_empty() -> None:
-    assert plan(Inventory((4, 8)), on_demand(9), YOUNGEST_JOB_FIRST) is RefusalReason.TOO_LARGE
+    assert plan(Inventory((4, 8)), on_demand(13), YOUNGEST_JOB_FIRST) is RefusalReason.TOO_LARGE
 
 
 def test_the_first_node_to_have_room_is_taken_not_the_cheapest() -> None:

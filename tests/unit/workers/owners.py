@@ -214,6 +214,7 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "closed_nodes": cloud.inventory.closed.tolist(),
         "noticed_for": cloud.noticed_for,
         "promises": list(cloud.ledger),
+        "take_backs": cloud.take_backs,
         "own_load_next": cloud.own_load_next,
         "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
         "instances": cloud.history.instances,
@@ -280,7 +281,7 @@ def check_history_replays(owner: Owner, events: Iterable[Event]) -> None:
     that no instance without a promise was ever in the way."""
     log = copy.deepcopy(owner.cloud.history).cut(FOREVER_S)
     HistoryCutter().cut(log, 0.0, FOREVER_S)  # in order, and nothing stops that does not run
-    recorded = _nodes(events)
+    recorded, played = _nodes(events), dict[int, int]()
     inventory = Inventory(owner.spec.cloud.node_cores)
     rows = zip(log.time_s.tolist(), log.kind.tolist(), log.instance.tolist(), log.cores.tolist(), strict=True)
     for time_s, kind, number, cores in rows:
@@ -293,12 +294,21 @@ def check_history_replays(owner: Owner, events: Iterable[Event]) -> None:
         request = Request(str(number), whose, cores, 0.0, sla)
         placement = plan(inventory, request, YOUNGEST_JOB_FIRST)
         assert isinstance(placement, Placement), f"number {number} finds no room in the replay"
-        assert placement.node == recorded[number]
+        played[number] = placement.node
         for victim in placement.victims:
             inventory.remove(victim.id)
         inventory.place(Instance(request.id, whose, cores, placement.node, time_s, math.inf, number, sla=sla))
+    members = {member for number, nodes in recorded.items() for member in range(number, number + len(nodes))}
+    assert played.keys() <= members
+    for number, nodes in recorded.items():  # the members of a gang are alike
+        there = [played[member] for member in range(number, number + len(nodes)) if member in played]
+        assert sorted(there) == (sorted(nodes) if there else [])
 
 
-def _nodes(events: Iterable[Event]) -> dict[int, int]:
+def _nodes(events: Iterable[Event]) -> dict[int, list[int]]:
+    """The node of each member, by the number of the first."""
     leases: list[Lease] = [event.lease for event in events if event.lease is not None]
-    return {lease.number: lease.node for lease in leases}
+    return {
+        lease.number: [node for node, cores in lease.parts for _ in range(cores)] or [lease.node]
+        for lease in leases
+    }

@@ -84,7 +84,7 @@ def steps_of(*commands: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 
 OWN_LOADS = st.lists(
-    st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(1, 4)).map(
+    st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(1, 7)).map(
         lambda row: (float(row[0]), float(row[0] + row[1]), row[2])
     ),
     min_size=1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,17 @@ from cloudsim.model.requests import Kind, Mode
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.traces.synthesis import lognormal_trace
+from cloudsim.traces.trace import Trace
 from tests.unit.workers.owners import Live, command_id
 from workers.owner.state import OwnerSpec
 
 SEED, BIRTHS = 7, 100
 
 
-def federation(mode: Mode = Mode.STRICT, grace_s: float = 0.0) -> Federation:
+def federation(mode: Mode = Mode.STRICT, grace_s: float = 0.0, *, gangs: bool = False) -> Federation:
     traces = [lognormal_trace(np.random.default_rng(seed), hours=32, name=f"t{seed}") for seed in range(4)]
+    if gangs:
+        traces[:2] = [with_parallel_jobs(trace) for trace in traces[:2]]
     clouds = [
         FederatedCloud(
             CloudSpec(
@@ -44,6 +48,12 @@ def federation(mode: Mode = Mode.STRICT, grace_s: float = 0.0) -> Federation:
         Workload("B", traces[3], 20 * 3600.0, None, ("B",)),
     ]
     return Federation(tuple(clouds), tuple(workloads))
+
+
+def with_parallel_jobs(trace: Trace) -> Trace:
+    """The trace with each third instance a job, some of them wider than a node."""
+    cores = np.where(np.arange(len(trace)) % 3 == 0, trace.cores + np.arange(len(trace)) % 8, trace.cores)
+    return replace(trace, cores=cores, parallel=cores > trace.cores)
 
 
 class Member(Live):
@@ -139,6 +149,15 @@ def test_so_they_do_with_notices() -> None:
         starts_s = cloud.own_load.start_s
         asked = int((starts_s <= whole.ends_s).sum())
         assert expected["clouds"][cloud.spec.id]["on_demand"]["requests"] == asked, "each is counted once"
+
+
+@pytest.mark.parametrize("grace_s", [0.0, GRACE_S])
+def test_so_they_do_with_gangs(grace_s: float) -> None:
+    whole = federation(grace_s=grace_s, gangs=True)
+    expected = replay(whole, seed=SEED, births=BIRTHS)
+    assert drive(whole, crash_every=400) == expected
+    assert expected["total"]["evicted"] > 0
+    assert expected != replay(federation(grace_s=grace_s), seed=SEED, births=BIRTHS)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from broker.settings import settings
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    earlier = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    earlier = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     settings.cache_clear()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     for number, handler in earlier.items():
         signal.signal(number, handler)
 

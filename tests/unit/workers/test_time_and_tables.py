@@ -76,9 +76,11 @@ def test_tables_come_in_time_and_sooner_for_a_missing_size() -> None:
     schedule = RefreshSchedule(CloudSpec("A", (16,)), {1, 2})
     assert not schedule.due(DAY_S - 1, 0.0)
     assert schedule.due(DAY_S, 0.0)
+    assert schedule.late_s(9 * DAY_S) == 0  # the first: the cloud has just opened
     schedule.note_begin(DAY_S, 0.0)
     assert not schedule.due(DAY_S + 1, 100.0)
     assert schedule.due(DAY_S + 6 * 3600, 100.0)
+    assert schedule.late_s(DAY_S + 6 * 3600 + 30) == 30
     schedule.note_size(ask(cores=2))
     schedule.note_size(ask(cores=17))
     schedule.note_size(cancel("x"))

@@ -56,7 +56,7 @@ class DesiredInstance:
     """An instance that a lease is to have.
 
     amounts: resources that it needs beside cores. user_data: what it runs when it starts, in a form that its
-    image understands.
+    image understands. host: the cloud's host that it must run on; None leaves that to the cloud.
     """
 
     lease: str
@@ -64,6 +64,7 @@ class DesiredInstance:
     origin: str
     amounts: Mapping[str, int] = field(default_factory=dict)
     user_data: str | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class CloudInstance:
 
     id: the cloud's own. lease: None if it is foreign. size: the cloud's name of its size. cores: None if the
     cloud does not tell. ends_at: seconds since 1970, once the cloud has given notice to take it back by
-    itself. why: the cloud's reason, once it is ending or has ended.
+    itself. why: the cloud's reason, once it is ending or has ended. host: where it runs, if the cloud tells.
+    account: its user or project there. no_room_at: when the cloud found no room for it, in seconds since
+    1970; None unless it failed for that.
     """
 
     id: str
@@ -83,6 +86,9 @@ class CloudInstance:
     addresses: tuple[str, ...] = ()
     ends_at: float | None = None
     why: str | None = None
+    host: str | None = None
+    account: str | None = None
+    no_room_at: float | None = None
 
 
 class InstanceDriver(Protocol):

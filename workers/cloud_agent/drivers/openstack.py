@@ -1,13 +1,13 @@
 """The driver of clouds that speak OpenStack's API: Keystone v3 and Nova v2.1.
 
-It is tested against a server that answers as the published API reference says, and has not been run against
-an OpenStack cloud.
+It is tested against a server that answers as the published API reference says, and against a real Nova.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Literal
 
 from libcloud.common.exceptions import BaseHTTPError
@@ -103,13 +103,20 @@ class OpenStackDriver:
         self._options = options
         self._tags = InstanceTags(options.prefix, cloud)
         self._calls = HttpCalls(lambda: _connection(options, user, secret), _explain_error, options.timeout_s)
+        self._faults: dict[str, Mapping[str, Any]] = {}  # of servers that were listed last and failed
 
     def list_instances(self) -> list[CloudInstance]:
         """Return all servers of the project, or of all projects. Nova does not list deleted ones."""
         all_accounts = {"all_tenants": "1"} if self._options.all_users else {}
-        return [
-            self._instance(server) for server in self._list_pages("/servers/detail", "servers", all_accounts)
-        ]
+        servers = list(self._list_pages("/servers/detail", "servers", all_accounts))
+        faults = {server["id"]: self._fault(server) for server in servers if _has_failed(server)}
+        self._faults = {name: fault for name, fault in faults.items() if fault}
+        eldest: dict[str, dict[str, Any]] = {}
+        for server in sorted(servers, key=_age):
+            lease = self._lease(server)
+            if lease is not None and eldest.setdefault(lease, server) is server:
+                self._mark(server)  # it still built when it was started
+        return [self._instance(server, faults.get(server["id"], {})) for server in servers]
 
     def start(self, desired: DesiredInstance) -> None:
         """Ask for a server of the lease.
@@ -121,22 +128,27 @@ class OpenStackDriver:
             raise RefusedError(f"`sizes` has no instance of {desired.cores} cores")
         tags = self._tags.make_tags(desired)
         servers = self._instances_of(desired.lease)
-        failed = [server for server in servers if server["status"] == "ERROR" and not _ran(server)]
+        failed = [server for server in servers if _has_failed(server)]
         if failed:
+            fault = self._fault(failed[0])
             for server in failed:
                 self._delete(server)
-            raise _failure(failed[0])
+            raise _failure(fault)
         if not servers:
             self._call("POST", "/servers", {"server": self._server(desired, self._flavor(size), tags)})
             servers = self._instances_of(desired.lease)
-        by_age = sorted(servers, key=lambda server: (server["created"], server["id"]))
+        by_age = sorted(servers, key=_age)
         for server in by_age[:1]:
-            if self._tags.read_id(server["metadata"]) is None:
-                with suppress(_NotThereError):
-                    body = {"metadata": self._tags.make_id(str(server["id"]))}
-                    self._call("POST", f"/servers/{server['id']}/metadata", body)
+            self._mark(server)
         for server in by_age[1:]:
             self._delete(server)
+
+    def _mark(self, server: Mapping[str, Any]) -> None:
+        """Write a server's own id into its metadata, which Nova takes once it runs."""
+        if self._tags.read_id(server["metadata"]) is None and server["status"] == "ACTIVE":
+            with suppress(_NotThereError):
+                body = {"metadata": self._tags.make_id(str(server["id"]))}
+                self._call("POST", f"/servers/{server['id']}/metadata", body)
 
     def give_notice(self, lease: str, leaves_at: float) -> bool:
         """Write the time to leave into the server's metadata; False if there is no server."""
@@ -173,7 +185,9 @@ class OpenStackDriver:
             server["user_data"] = user_data
         if options.key_name:
             server["key_name"] = options.key_name
-        if options.zone:
+        if desired.host:
+            server["availability_zone"] = f"{options.zone or ''}:{desired.host}"  # no zone: Nova's default
+        elif options.zone:
             server["availability_zone"] = options.zone
         if options.networks:
             server["networks"] = [{"uuid": network} for network in options.networks]
@@ -199,13 +213,21 @@ class OpenStackDriver:
         is_copy = self._tags.read_id(server["metadata"]) not in (None, server["id"])
         return None if is_copy else self._tags.read_lease(server["metadata"])
 
-    def _instance(self, server: Mapping[str, Any]) -> CloudInstance:
+    def _fault(self, server: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return why a server failed, empty if Nova does not tell (yet): a list of servers does not say."""
+        known = self._faults.get(server["id"])
+        if known is None:
+            with suppress(_NotThereError):
+                known = self._call("GET", f"/servers/{server['id']}")["server"].get("fault")
+        return known or {}
+
+    def _instance(self, server: Mapping[str, Any], fault: Mapping[str, Any]) -> CloudInstance:
         lease = self._lease(server)
         state = _state(server, lease is not None)
         flavor = server["flavor"]
         size = str(flavor.get("original_name", flavor.get("id", "")))
         cores = self._options.cores(size)
-        fault = (server.get("fault") or {}).get("message") or server["status"]
+        why = fault.get("message") or server["status"]
         return CloudInstance(
             id=str(server["id"]),
             lease=lease,
@@ -213,7 +235,10 @@ class OpenStackDriver:
             size=size,
             cores=flavor.get("vcpus") if cores is None else cores,
             addresses=tuple(port["addr"] for network in server["addresses"].values() for port in network),
-            why=one_line(fault) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
+            why=one_line(why) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
+            host=server.get("OS-EXT-SRV-ATTR:host"),
+            account=server.get("tenant_id"),
+            no_room_at=_no_room_at(fault),
         )
 
     def _delete(self, server: Mapping[str, Any]) -> None:
@@ -296,7 +321,7 @@ def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_
 def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:
     """Return a server's state. A foreign server counts as running as long as it takes cores."""
     status = server["status"]
-    if status in _ENDED or (status == "ERROR" and not _ran(server)):
+    if status in _ENDED or _has_failed(server):
         return InstanceState.ENDED
     if status in _ENDING or server.get("OS-EXT-STS:task_state") == "deleting":
         return InstanceState.ENDING
@@ -309,10 +334,24 @@ def _ran(server: Mapping[str, Any]) -> bool:
     return bool(server.get("OS-SRV-USG:launched_at"))
 
 
-def _failure(server: Mapping[str, Any]) -> InstanceError:
-    text = one_line(
-        (server.get("fault") or {}).get("message") or "it failed before it ran, and Nova does not say why"
-    )
+def _age(server: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a key that sorts servers, the eldest first."""
+    return str(server["created"]), str(server["id"])
+
+
+def _has_failed(server: Mapping[str, Any]) -> bool:
+    """Return True if the server failed before it ran, so that it takes no room."""
+    return server["status"] == "ERROR" and not _ran(server)
+
+
+def _no_room_at(fault: Mapping[str, Any]) -> float | None:
+    """Return when Nova found no host, None if the fault is another one."""
+    is_room = any(words in fault.get("message", "") for words in _NO_ROOM)
+    return datetime.fromisoformat(fault["created"]).timestamp() if is_room else None
+
+
+def _failure(fault: Mapping[str, Any]) -> InstanceError:
+    text = one_line(fault.get("message") or "it failed before it ran, and Nova does not say why")
     return NoRoomError(text) if any(words in text for words in _NO_ROOM) else RefusedError(text)
 
 

@@ -11,9 +11,10 @@ _LAYERS = (
         "processes",
         "own",
         (
+            ("celery_app",),
             ("owner", "montecarlo", "job_manager", "node_agent", "cloud_agent"),
             ("agents",),
-            ("celery_app",),
+            ("worker_process",),
         ),
     ),
     (
@@ -91,7 +92,7 @@ def request() -> Drawing:
     told.tell(0, 1, "SpotRequest, validated")
     told.note(1, "members, candidates, routing:", "which clouds, in which order")
     told.tell(1, 2, "accept.lua: record, inbox, bell")
-    told.tell(2, 3, "celery_app rings; inbox is read")
+    told.tell(2, 3, "worker_process rings; inbox is read")
     told.tell(3, 4, "convert: Request; decide")
     told.note(4, "admission.rule, scheduling.pipeline:", "plan, then apply")
     told.tell(4, 3, "changes, or a refusal", back=True)

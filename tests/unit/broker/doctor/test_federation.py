@@ -10,7 +10,7 @@ import fakeredis
 import pytest
 
 from broker.contract import VERSION, Advert, CloudInfo
-from broker.contract.instances import InstanceRecord
+from broker.contract.instances import STUCK, InstanceRecord
 from broker.doctor import Check, CheckResult, Installation, State, clouds
 from broker.doctor.contract import check_contract
 from broker.doctor.instances import check_instances
@@ -289,3 +289,17 @@ def test_leases_that_wait_for_an_instance_are_warned_of(federation: Federation) 
     result = instances(federation, {"lease": "a.1", "why": "InsufficientInstanceCapacity"})
     assert result.state is State.WARNING
     assert "a.1 waits: InsufficientInstanceCapacity" in result.found
+
+
+def test_a_real_cloud_that_does_not_answer_is_a_failure(federation: Federation) -> None:
+    federation.redis.set(federation.keys.silent_cloud("a"), "since 2026-01-01T00:00:00Z (no route to host)")
+    result = instances(federation)
+    assert result.state == State.FAILURE
+    assert "has not answered since 2026-01-01T00:00:00Z (no route to host)" in result.found
+
+
+def test_instances_that_cannot_be_ended_are_a_failure(federation: Federation) -> None:
+    why = f"{STUCK}its lease b.1 has ended"
+    result = instances(federation, {"own_id": "i-7", "state": "running", "counted": True, "why": why})
+    assert result.state == State.FAILURE
+    assert "i-7" in result.found

@@ -71,8 +71,8 @@ def advert(free_cores: int = 3) -> Advert:
 
 
 def everything(client):
-    """All keys and what they hold, but for the times they have to live."""
-    return {key: client.dump(key) for key in client.keys("*")}
+    """All keys of these tests and what they hold, but for the times they have to live."""
+    return {key: client.dump(key) for key in client.keys(f"{KEYS.prefix}*")}
 
 
 def ids(client, stream):

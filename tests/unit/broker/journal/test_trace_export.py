@@ -18,7 +18,7 @@ def recorded(live: Live) -> OwnLoad:
 
 
 def test_what_a_cloud_played_is_recorded_again() -> None:
-    played = load((1, 50, 2), (3, 30, 1), (10, 10, 1), (20, 90, 2))
+    played = load((1, 50, 2), (3, 30, 1), (10, 10, 1), (20, 90, 2), (130, 140, 6))
     told = spec((4, 4), own_load=played)
     live = Live(replace(told, cloud=replace(told.cloud, headroom=(2,))))
     live.tell(reserve("s.1", 3, 40.0))
@@ -28,6 +28,7 @@ def test_what_a_cloud_played_is_recorded_again() -> None:
     for column in ("start_s", "stop_s", "cores"):
         np.testing.assert_array_equal(getattr(trace, column), getattr(played, column))
     assert not trace.right_censored.any()
+    assert trace.parallel.tolist() == [False, False, False, False, True]
 
 
 def test_who_still_runs_is_censored_and_who_was_turned_away_counted() -> None:

@@ -14,8 +14,10 @@ KEYS = RedisKeys("adverts:")
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def publish(client: redis.Redis, at: datetime, cloud: str = "a", epoch: int = 1) -> None:
-    info = CloudInfo(id=cloud, order=0, nodes="", cores=8, largest_node=8, time="wall")
+def publish(
+    client: redis.Redis, at: datetime, cloud: str = "a", epoch: int = 1, instances: str | None = None
+) -> None:
+    info = CloudInfo(id=cloud, order=0, nodes="", cores=8, largest_node=8, time="wall", instances=instances)
     client.hset(KEYS.clouds, cloud, info.model_dump_json())
     advert = Advert(
         cloud=cloud, at=at.isoformat(), at_s=0, epoch=epoch, free_cores=8, on_demand_cores=0, spot_cores=0,
@@ -92,5 +94,24 @@ def test_it_is_cached_for_a_moment(redis_client: redis.Redis, redis_url: str) ->
             redis_client.delete(KEYS.clouds)
             clocks.pass_s(2 * REFRESH_S)
             assert await adverts.members() == ()
+
+    asyncio.run(scenario())
+
+
+def test_a_real_cloud_of_which_its_agent_hears_nothing_is_unreachable(
+    redis_client: redis.Redis, redis_url: str
+) -> None:
+    async def scenario() -> None:
+        clocks = Clocks()
+        async with connect_async(redis_url) as client:
+            adverts = MembershipView(
+                client, KEYS, max_age_s=10, monotonic=lambda: clocks.monotonic_s, now=lambda: clocks.wall
+            )
+            publish(redis_client, WALL, instances="openstack")
+            redis_client.set(KEYS.silent_cloud("a"), "since a minute")
+            assert not await view(adverts)
+            redis_client.delete(KEYS.silent_cloud("a"))
+            clocks.pass_s(2 * REFRESH_S)
+            assert await view(adverts)
 
     asyncio.run(scenario())

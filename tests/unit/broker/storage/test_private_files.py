@@ -12,8 +12,10 @@ from cryptography.fernet import Fernet
 from broker.journal.archive import Archive
 from broker.journal.hash_chain import BEGINNING, ChainedEntry
 from broker.settings import SettingsError
+from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.private_files import find_reader, make_private_directory, write_private_file
 from broker.webhooks.secrets import SecretVault
+from workers.agents.agent_lock import lock_path, open_lock
 from workers.owner.epoch_file import EpochFile
 
 
@@ -57,6 +59,15 @@ def test_what_an_owner_keeps_is_for_its_user_alone(tmp_path: Path) -> None:
     archive.open()
     archive.close()
     assert set(_modes(tmp_path / "state" / "A").values()) == {0o600, 0o700}
+
+
+def test_what_runs_keeps_its_files_from_others(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis"):
+        modes = _modes(tmp_path / "redis")
+    assert {"server.json", "redis.log"} <= modes.keys()
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    os.close(open_lock(lock_path(tmp_path, "A")))
+    assert _modes(tmp_path / "agents") == {".": 0o711, "A.lock": 0o600}
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o602])

@@ -105,8 +105,10 @@ def generous_table() -> SimpleNamespace:
     )  # fmt: skip
 
 
-def lived(nodes: tuple[int, ...], lineup: LineUp, seed: int, *, grace_s: float = 0.0) -> Cloud:
-    """A cloud with two resources and labels that took what came, for a while."""
+def lived(
+    nodes: tuple[int, ...], lineup: LineUp, seed: int, *, grace_s: float = 0.0, gangs: bool = False
+) -> Cloud:
+    """A cloud with two resources and labels that took what came, for a while. gangs: parallel jobs, too."""
     generator = np.random.default_rng(seed)
     memory_mb = tuple(2 * cores for cores in nodes)
     labels = tuple(frozenset() if number % 3 == 1 else NORTH for number in range(len(nodes)))
@@ -124,5 +126,8 @@ def lived(nodes: tuple[int, ...], lineup: LineUp, seed: int, *, grace_s: float =
             group="g" if generator.random() < 0.3 else None,
             spread=[None, Spread.APART, Spread.TOGETHER][int(generator.integers(0, 3))],
         )  # fmt: skip
+        if gangs and kind is Kind.ON_DEMAND and generator.random() < 0.5:
+            cores = int(generator.integers(2, max(nodes) + 6))
+            wanted = replace(wanted, cores=cores, amounts=(("memory_mb", cores),), spread=None, parallel=True)
         (cloud.admit if kind is Kind.SPOT else cloud.start_on_demand)(wanted, at_s)
     return cloud

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 from workers.cloud_agent.drivers.base import (
@@ -19,14 +20,15 @@ class InMemoryCloud:
     """Instances have as many cores as they are asked for; ``room``: how many cores there are in all.
 
     away: every call fails. refuses: starts are refused. blind: listings are empty. starting: new instances do
-    not run yet. Those that ended are listed for as long as ``forget`` is not called.
+    not run yet. immortal: none ends. Those that ended are listed for as long as ``forget`` is not called.
     """
 
     def __init__(self, room: int = 1000):
         self.room = room
-        self.away = self.refuses = self.blind = self.starting = False
+        self.away = self.refuses = self.blind = self.starting = self.immortal = False
         self.instances: dict[str, CloudInstance] = {}
         self.notices: dict[str, float] = {}
+        self.hosts: dict[str, str | None] = {}  # by lease, where it was to start
         self.calls: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 
@@ -40,6 +42,7 @@ class InMemoryCloud:
     def start(self, wanted: DesiredInstance) -> None:
         with self._lock:
             self._called("start", wanted.lease)
+            self.hosts[wanted.lease] = wanted.host
             if self.refuses:
                 raise RefusedError("there is no such image")
             if any(one.lease == wanted.lease for one in self.instances.values()):
@@ -59,6 +62,8 @@ class InMemoryCloud:
     def end(self, lease: str) -> None:
         with self._lock:
             self._called("end", lease)
+            if self.immortal:
+                return
             for one in self.of(lease):
                 self.instances[one.id] = replace(one, state=InstanceState.ENDED, why=one.why or "terminated")
 
@@ -72,6 +77,13 @@ class InMemoryCloud:
     def arrive(self, cores: int | None = 1, size: str = "small") -> str:
         """An instance of its own users; returns its id."""
         return self._add(None, cores, InstanceState.RUNNING, size)
+
+    def refuse(self, cores: int = 1, account: str = "someone", failed_at: float | None = None) -> str:
+        """An instance of its own users for which there was no room; returns its id."""
+        own_id = self._add(None, cores, InstanceState.ENDED, str(cores))
+        at = time.time() if failed_at is None else failed_at
+        self.instances[own_id] = replace(self.instances[own_id], account=account, no_room_at=at)
+        return own_id
 
     def take(self, own_id: str, why: str = "Server.SpotInstanceTermination") -> None:
         """Ends an instance, whosever it is."""
@@ -104,5 +116,7 @@ class InMemoryCloud:
 
     def _add(self, lease: str | None, cores: int | None, state: InstanceState, size: str = "any") -> str:
         own_id = f"i-{len(self.instances)}"
-        self.instances[own_id] = CloudInstance(own_id, lease, state, size, cores, ("192.0.2.1",))
+        self.instances[own_id] = CloudInstance(
+            own_id, lease, state, size, cores, ("192.0.2.1",), account=None if lease else "someone"
+        )
         return own_id

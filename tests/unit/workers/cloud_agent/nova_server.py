@@ -15,7 +15,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, Unauthorized
+from werkzeug.exceptions import BadRequest, Conflict, Forbidden, HTTPException, NotFound, Unauthorized
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
@@ -54,6 +54,7 @@ class NovaServer:
         self.tokens_s = 3600.0
         self.tokens: dict[str, tuple[str, float]] = {}
         self.page = 25
+        self.shown = 0
         self.admins = {PROJECT}
         self._lock = threading.Lock()
         self._addresses = itertools.count(2)
@@ -62,6 +63,7 @@ class NovaServer:
                 Rule("/identity/v3/auth/tokens", methods=["POST"], endpoint=self._token),
                 Rule("/compute/v2.1/servers", methods=["POST"], endpoint=self._create),
                 Rule("/compute/v2.1/servers/detail", methods=["GET"], endpoint=self._detail),
+                Rule("/compute/v2.1/servers/<name>", methods=["GET"], endpoint=self._show),
                 Rule("/compute/v2.1/servers/<name>", methods=["DELETE"], endpoint=self._delete),
                 Rule("/compute/v2.1/servers/<name>/metadata", methods=["POST"], endpoint=self._metadata),
                 Rule("/compute/v2.1/flavors/detail", methods=["GET"], endpoint=self._flavors),
@@ -89,8 +91,10 @@ class NovaServer:
                     del self.servers[server["id"]]
                 elif server["status"] == "BUILD" and server.pop("_placed"):
                     address = {"addr": f"10.0.0.{next(self._addresses)}", "version": 4}
+                    host = (server["_zone"] or "").partition(":")[2] or "somewhere"
                     server |= {
-                        "status": "ACTIVE", "OS-SRV-USG:launched_at": _written(_now())[:-1] + ".000000",
+                        "OS-EXT-SRV-ATTR:host": host, "status": "ACTIVE",
+                        "OS-SRV-USG:launched_at": _written(_now())[:-1] + ".000000",
                         "OS-EXT-STS:task_state": None, "addresses": {"private": [address]},
                     }  # fmt: skip
                 elif server["status"] == "BUILD":
@@ -120,7 +124,8 @@ class NovaServer:
             "metadata": dict(asked.get("metadata", {})), "created": _written(_now()),
             "flavor": {"original_name": flavor[0], "vcpus": flavor[1][1], "ram": 2048, "disk": 20},
             "OS-EXT-STS:task_state": "scheduling", "OS-SRV-USG:launched_at": None,
-            "_placed": not self.full, "_user_data": asked.get("user_data", ""),
+            "OS-EXT-SRV-ATTR:host": None, "_placed": not self.full,
+            "_zone": asked.get("availability_zone"), "_user_data": asked.get("user_data", ""),
         }  # fmt: skip
         return name
 
@@ -199,13 +204,18 @@ class NovaServer:
             raise BadRequest(f"marker [{marker}] not found")
         begin = 0 if marker is None else ids.index(marker) + 1
         page = [
-            {key: value for key, value in one.items() if not key.startswith("_")}
+            {key: value for key, value in one.items() if not key.startswith("_") and key != "fault"}
             for one in found[begin : begin + most]
         ]
         answer: dict[str, Any] = {name: page}
         if begin + most < len(found):
             answer[f"{name}_links"] = [{"rel": "next", "href": f"{request.base_url}?marker={page[-1]['id']}"}]
         return answer, 200
+
+    def _show(self, request: Request, project: str, name: str) -> tuple[Any, int]:
+        self.shown += 1
+        found = self._server(None if project in self.admins else project, name)
+        return {"server": {key: value for key, value in found.items() if not key.startswith("_")}}, 200
 
     def _delete(self, request: Request, project: str, name: str) -> tuple[Any, int]:
         server = self._server(project, name)
@@ -217,11 +227,14 @@ class NovaServer:
 
     def _metadata(self, request: Request, project: str, name: str) -> tuple[Any, int]:
         server = self._server(project, name)
+        if server["status"] == "BUILD":
+            raise Conflict(f"Cannot 'update metadata' instance {name} while it is in vm_state building")
         server["metadata"] |= request.get_json()["metadata"]
         return {"metadata": server["metadata"]}, 200
 
-    def _server(self, project: str, name: str) -> dict[str, Any]:
-        if self.servers.get(name, {}).get("tenant_id") != project:
+    def _server(self, project: str | None, name: str) -> dict[str, Any]:
+        """The server, if it is one of the project; of any, if that is None."""
+        if self.servers.get(name, {}).get("tenant_id") != (project or self.servers[name]["tenant_id"]):
             raise NotFound(f"Instance {name} could not be found.")
         return self.servers[name]
 

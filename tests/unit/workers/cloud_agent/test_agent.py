@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,16 +15,21 @@ import redis
 
 from broker.contract import Answer, Command, EventKind, Lease, LeaseState
 from broker.contract.instances import InstanceRecord
+from cloudsim.federation.direct_cloud import DirectCloud
+from cloudsim.model.changes import End, Ended
+from cloudsim.model.nodes import NodeDetails
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Kind, Request
 from tests.unit.workers.cloud_agent.in_memory import InMemoryCloud
-from tests.unit.workers.owners import Live, cancel, confirm, reserve, spec
+from tests.unit.workers.owners import Live, cancel, confirm, load, reserve, spec
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
-from workers.cloud_agent.drivers.base import InstanceState
+from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 
-KINDS = ("list", "start", "end", "notice", "gone", "freed", "arrive", "depart")
+KINDS = ("list", "start", "end", "notice", "gone", "leaving", "freed", "arrive", "depart")
 
 
 class AtOnce(Executor):
@@ -37,6 +46,7 @@ class Shown(CloudLeases):
     def __init__(self, scene: Scene):
         self.scene = scene
         self.kept: dict[str, InstanceRecord] = {}
+        self.silence: str | None = "since yesterday"
 
     def read_leases(self, known: Collection[str]) -> Mapping[str, Lease | None]:
         if self.scene.redis_away:
@@ -49,6 +59,9 @@ class Shown(CloudLeases):
 
     def read_records(self) -> dict[str, InstanceRecord]:
         return dict(self.kept)
+
+    def note_silence(self, words: str | None) -> None:
+        self.silence = words
 
     def write_record(self, name: str, record: InstanceRecord) -> None:
         self.kept[name] = record
@@ -75,8 +88,12 @@ class Line(OwnerClient):
 class Scene:
     """A cloud of 8 cores, its owner and its agent."""
 
-    def __init__(self, grace_s: float = 0.0):
-        self.live = Live(spec((4, 4), grace_s))
+    def __init__(self, grace_s: float = 0.0, hosts: tuple[str, ...] = ()):
+        self.hosts = hosts
+        labels = tuple(frozenset({("host", host)}) for host in hosts)
+        plain = spec((4, 4), grace_s)
+        cloud = replace(plain.cloud, details=NodeDetails(labels=labels))
+        self.live = Live(replace(plain, cloud=cloud))
         self.cloud = InMemoryCloud()
         self.now_s = 100.0
         self.redis_away = self.owner_silent = False
@@ -92,8 +109,8 @@ class Scene:
 
         sizes = {"small": 1, "large": 4}
         self.agent = CloudAgent(
-            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s
-        )
+            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s, self.hosts
+        )  # fmt: skip
 
     def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:
         self.live.tell(reserve(name, cores, 1e6), self.now_s)
@@ -120,6 +137,10 @@ class Scene:
         lease = self.leases.read_leases([name])[name]
         assert lease is not None
         return lease.cause
+
+    def silence(self) -> str | None:
+        """What is told of a cloud that does not answer."""
+        return self.leases.silence
 
     def own_users(self) -> list[str]:
         """What the owner counts for them."""
@@ -387,3 +408,293 @@ def test_a_start_that_comes_back_after_the_end_of_its_lease_is_ended_too(scene: 
     assert len(scene.cloud.of("r.1")) == 1
     scene.step()
     assert scene.cloud.of("r.1") == []
+
+
+def test_a_notice_of_the_cloud_reaches_the_holder_once_and_the_lease_ends_in_time(scene: Scene) -> None:
+    scene.lease()
+    scene.lease("other.1")
+    scene.later(9)
+    (instance,) = scene.cloud.of("r.1")
+    leaves_at = time.time() + 120.0
+    scene.cloud.instances[instance.id] = replace(instance, ends_at=leaves_at, why="marked-for-termination")
+    scene.owner_silent = True
+    scene.later(9)
+    scene.owner_silent = False
+    scene.later(9)
+    (noticed,) = (event for event in scene.live.events if event.kind is EventKind.NOTICED)
+    assert noticed.lease is not None
+    assert noticed.lease.id == "r.1"
+    assert noticed.cause == "taken back: marked-for-termination"
+    assert noticed.lease.evict_at_s == pytest.approx(noticed.at_s + 120.0, abs=5.0)
+    assert scene.cloud.count("notice", "r.1") == 1
+    scene.live.crash()
+    scene.live.advance(scene.now_s + 200.0)
+    assert (scene.state(), scene.cause()) == (LeaseState.EVICTED, "taken back: marked-for-termination")
+    assert scene.live.owner.cloud.take_backs.taken == 1
+    scene.later(3)
+    assert scene.cloud.of("r.1") == []
+    assert scene.state("other.1") is LeaseState.RUNNING
+
+
+def test_an_instance_that_goes_before_its_notice_is_over_is_evicted_then(scene: Scene) -> None:
+    scene.lease()
+    scene.later(9)
+    (instance,) = scene.cloud.of("r.1")
+    scene.cloud.instances[instance.id] = replace(instance, ends_at=time.time() + 120.0)
+    scene.later(9)
+    scene.cloud.take(instance.id)
+    scene.later(9)
+    assert (scene.state(), scene.cause()) == (LeaseState.EVICTED, "taken back: its cloud gave notice")
+    assert scene.live.owner.cloud.take_backs.taken == 1
+
+
+def test_a_cloud_that_is_silent_for_too_long_is_told(scene: Scene) -> None:
+    scene.lease()
+    scene.later(9)
+    assert scene.silence() is None
+    scene.cloud.away = True
+    scene.later(40)
+    assert scene.silence() is None
+    scene.later(80)
+    assert (scene.silence() or "").endswith("(the cloud does not answer)")
+    assert scene.state() is LeaseState.RUNNING
+    scene.begin()
+    scene.cloud.away = False
+    scene.later(30)
+    assert scene.silence() is None
+
+
+def test_an_instance_that_cannot_be_ended_counts_as_used_until_it_is_gone(scene: Scene) -> None:
+    scene.lease("a.1", 4)
+    scene.later(9)
+    (instance,) = scene.cloud.of("a.1")
+    scene.cloud.immortal = True
+    scene.live.tell(cancel("a.1"), scene.now_s)
+    scene.later(100)
+    assert scene.own_users() == []
+    scene.later(60)
+    assert scene.own_users() == [f"A/direct-{instance.id}"]
+    tries = scene.cloud.count("end", "a.1")
+    assert tries > 5
+    record = scene.leases.kept[f"A/direct-{instance.id}"]
+    assert record.why == "cannot be ended: its lease a.1 has ended"
+    scene.begin()
+    scene.later(60)
+    assert scene.own_users() == [f"A/direct-{instance.id}"]
+    scene.cloud.immortal = False
+    scene.later(30)
+    assert scene.cloud.of("a.1") == []
+    assert scene.own_users() == []
+    scene.live.owner.validate()
+
+
+# -- own users who were refused ------------------------------------------------------------------------------
+
+
+def test_an_own_user_who_was_refused_finds_room_as_a_replay_has_it(scene: Scene) -> None:
+    for name in ("a.1", "b.1", "c.1"):
+        scene.lease(name, 2)
+        scene.later(1)
+    scene.later(9)
+    refused = scene.cloud.refuse(4)
+    scene.agent.hear()
+    scene.step()
+    evicted = {name for name in ("a.1", "b.1", "c.1") if scene.state(name) is LeaseState.EVICTED}
+    assert evicted == {"c.1"}
+    assert scene.cloud.of("c.1") == []
+    assert scene.own_users() == [f"A/freed-{refused}"]
+    arrived = scene.cloud.arrive(4)
+    scene.later(9)
+    assert scene.own_users() == [f"A/direct-{arrived}"], "it takes the room that was freed for it"
+    scene.live.owner.validate()
+    assert evicted == _evicted_in_a_replay()
+
+
+def _evicted_in_a_replay() -> set[str]:
+    """The same users of the same cloud, whose requests a trace holds."""
+    cloud = DirectCloud(spec((4, 4)).cloud, load((110.0, 400.0, 4)), 1e6, retry_s=10.0)
+    for second, name in enumerate(("a.1", "b.1", "c.1")):
+        cloud.advance(100.0 + second)
+        request = Request(name, Kind.SPOT, 2, 1e6)
+        assert not isinstance(cloud.admit(request, 100.0 + second), Refusal)
+    changes = cloud.advance(200.0)
+    assert cloud.delays_s == [10.0]
+    return {
+        change.instance.id for change in changes if isinstance(change, Ended) and change.how is End.EVICTED
+    }
+
+
+def test_each_refused_request_frees_room_once(scene: Scene) -> None:
+    for name in ("a.1", "b.1", "c.1", "d.1"):
+        scene.lease(name, 2)
+    scene.later(9)
+    first = scene.cloud.refuse(2)
+    scene.later(9)
+    scene.begin()  # another agent
+    scene.later(9)
+    again = scene.cloud.refuse(2)  # the same user, impatient: the cloud is still ending the instance
+    scene.later(9)
+    assert [scene.state(name) for name in ("c.1", "d.1")] == [LeaseState.RUNNING, LeaseState.EVICTED]
+    other = scene.cloud.refuse(2, "another")
+    scene.later(9)
+    assert scene.state("c.1") is LeaseState.EVICTED
+    assert scene.own_users() == [f"A/freed-{first}", f"A/freed-{other}"]
+    assert f"A/freed-{again}" not in scene.own_users()
+
+
+def test_an_old_refusal_and_one_that_nothing_helps_evict_nobody(scene: Scene) -> None:
+    scene.lease("a.1", 4)
+    scene.later(9)
+    scene.cloud.refuse(4, failed_at=time.time() - 301)
+    scene.cloud.refuse(5)
+    scene.later(9)
+    assert scene.state("a.1") is LeaseState.RUNNING
+    assert scene.own_users() == []
+
+
+def test_a_refusal_waits_for_an_owner_that_does_not_answer(scene: Scene) -> None:
+    scene.lease("a.1", 4)
+    scene.lease("b.1", 4)
+    scene.later(9)
+    scene.owner_silent = True
+    scene.cloud.refuse(4)
+    scene.later(9)
+    scene.owner_silent = False
+    scene.later(3)
+    assert scene.state("b.1") is LeaseState.EVICTED
+
+
+def test_what_the_cloud_reports_is_listed_at_once_and_again_for_a_moment(scene: Scene) -> None:
+    scene.later(5)
+    before = scene.cloud.count("listed", "")
+    scene.agent.hear()
+    scene.step(1)
+    assert scene.cloud.count("listed", "") == before + 1
+    scene.later(3)
+    assert scene.cloud.count("listed", "") >= before + 3
+    after = scene.cloud.count("listed", "")
+    scene.later(4)
+    assert scene.cloud.count("listed", "") == after
+
+
+def test_a_busy_cloud_whose_listing_takes_long_is_not_listed_all_the_time(scene: Scene) -> None:
+    def take_long() -> list[CloudInstance]:
+        scene.now_s += 2.0
+        return []
+
+    scene.later(5)
+    scene.cloud.list_instances = take_long  # type: ignore[method-assign]
+    began_s, lists = scene.now_s, 0
+    for _ in range(100):
+        scene.agent.hear()
+        before_s = scene.now_s
+        scene.agent.step()
+        lists += scene.now_s > before_s
+        scene.now_s += 1.0
+    assert lists <= (scene.now_s - began_s) / 5.0 + 1  # every `poll`, however much is heard
+
+
+def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_theirs() -> None:
+    scene = Scene(hosts=("n1", "n2"))
+    for name in ("a.1", "b.1", "c.1", "d.1"):
+        scene.lease(name, 2)
+    scene.later(9)
+    nodes = {lease.id: lease.node for lease in scene.leases.read_leases([]).values() if lease is not None}
+    assert scene.cloud.hosts == {name: scene.hosts[node] for name, node in nodes.items()}
+    arrived = scene.cloud.arrive(2)
+    scene.cloud.instances[arrived] = replace(scene.cloud.instances[arrived], host="n1")
+    scene.later(9)
+    evicted = [name for name in nodes if scene.state(name) is LeaseState.EVICTED]
+    assert [nodes[name] for name in evicted] == [0]
+    elsewhere = scene.cloud.arrive(2)
+    scene.cloud.instances[elsewhere] = replace(scene.cloud.instances[elsewhere], host="unknown")
+    scene.later(9)
+    assert f"A/direct-{elsewhere}" in scene.own_users()
+
+
+# -- whatever happens ----------------------------------------------------------------------------------------
+
+
+class Outages:
+    """A scene to which anything happens in any order; all leases and own users fit beside each other."""
+
+    def __init__(self, seed: int):
+        self.scene, self.random = Scene(), random.Random(seed)
+        self.names = itertools.count()
+        self.running: set[str] = set()
+        self.foreign: set[str] = set()
+
+    def borrow(self) -> None:
+        if len(self.running) < 4:
+            name = f"r{next(self.names)}.1"
+            self.scene.lease(name)
+            self.running.add(name)
+
+    def give_back(self) -> None:
+        if self.running:
+            name = self.random.choice(sorted(self.running))
+            self.scene.live.tell(cancel(name), self.scene.now_s)
+            self.running.remove(name)
+
+    def come(self) -> None:
+        if len(self.foreign) < 3:
+            self.foreign.add(self.scene.cloud.arrive(1))
+
+    def leave(self) -> None:
+        if self.foreign:
+            own_id = self.random.choice(sorted(self.foreign))
+            self.scene.cloud.take(own_id)
+            self.foreign.remove(own_id)
+
+    def kill_agent(self) -> None:
+        self.scene.begin()
+
+    def toggle_redis(self) -> None:
+        self.scene.redis_away = not self.scene.redis_away
+
+    def toggle_cloud(self) -> None:
+        self.scene.cloud.away = not self.scene.cloud.away
+
+    def toggle_owner(self) -> None:
+        self.scene.owner_silent = not self.scene.owner_silent
+
+    def toggle_listing(self) -> None:
+        self.scene.cloud.blind = not self.scene.cloud.blind
+
+    def wait(self) -> None:
+        self.scene.later(self.random.choice((1, 3, 12)))
+        for name in {one.lease for one in self.scene.cloud.instances.values() if one.lease}:
+            assert len(self.scene.cloud.of(name)) <= 1, f"{name} was started twice"
+
+    def heal(self) -> None:
+        scene = self.scene
+        scene.redis_away = scene.owner_silent = scene.cloud.away = scene.cloud.blind = False
+        scene.later(200)
+
+
+def check_outages(seed: int) -> None:
+    """Outages in any order leak no instance, end none wrongly and start none twice."""
+    world = Outages(seed)
+    happenings = [
+        world.borrow, world.give_back, world.come, world.leave, world.kill_agent, world.toggle_redis,
+        world.toggle_cloud, world.toggle_owner, world.toggle_listing, world.wait, world.wait,
+    ]  # fmt: skip
+    for _ in range(30):
+        world.random.choice(happenings)()
+    world.heal()
+    cloud, leases = world.scene.cloud, world.scene.leases.read_leases([])
+    assert {name for name, lease in leases.items() if lease and lease.state.is_open} == world.running
+    assert {lease.state for lease in leases.values() if lease and not lease.state.is_open} <= {
+        LeaseState.CANCELLED
+    }
+    alive = [one for one in cloud.instances.values() if one.state is not InstanceState.ENDED]
+    assert sorted(one.lease for one in alive if one.lease) == sorted(world.running)
+    assert {one.id for one in alive if one.lease is None} == world.foreign
+    assert set(world.scene.own_users()) == {f"A/direct-{own_id}" for own_id in world.foreign}
+    world.scene.live.owner.validate()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_outages_in_any_order(seed: int) -> None:
+    """A hundred more are among the deep tests."""
+    check_outages(seed)

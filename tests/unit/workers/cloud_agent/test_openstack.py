@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -214,3 +215,46 @@ def test_of_servers_that_were_made_at_once_the_eldest_stays(scene: NovaScene, dr
         thread.join()
     scene.settle()
     assert len(alive(driver)) == 1
+
+
+def test_an_own_user_for_whom_there_was_no_host_is_told_with_the_time(
+    scene: NovaScene, driver: InstanceDriver
+) -> None:
+    """A list of servers does not say why one failed; each is asked once."""
+    scene.fill()
+    name = scene.foreign(4)
+    scene.settle()
+    before = time.time()
+    for _ in range(3):
+        (found,) = driver.list_instances()
+        assert (found.id, found.state, found.cores) == (name, InstanceState.ENDED, 4)
+        assert found.no_room_at is not None
+        assert abs(found.no_room_at - before) < 60
+        assert found.account == "others"
+    assert scene.nova.shown == 1
+    scene.nova.servers[name]["fault"] = {"code": 500, "created": "2026-01-01T00:00:00Z", "message": "Broken"}
+    (found,) = scene.driver().list_instances()
+    assert (found.no_room_at, found.why) == (None, "Broken")
+
+
+def test_an_instance_starts_on_the_host_that_it_must_run_on(scene: NovaScene, driver: InstanceDriver) -> None:
+    driver.start(wanted(host="n1"))
+    scene.driver(zone="north").start(wanted("q-2.1", host="n2"))
+    scene.driver(zone="north").start(wanted("q-3.1"))
+    zones = {server["metadata"]["spotfed:lease"]: server["_zone"] for server in scene.nova.servers.values()}
+    assert zones == {"q-1.1": ":n1", "q-2.1": "north:n2", "q-3.1": "north"}
+    scene.settle()
+    assert {one.lease: one.host for one in driver.list_instances()}["q-2.1"] == "n2"
+
+
+def test_a_copy_that_is_made_before_the_instance_is_marked_is_not_marked(
+    scene: NovaScene, driver: InstanceDriver
+) -> None:
+    driver.start(wanted())
+    (ours,) = scene.nova.servers
+    scene.nova.servers[ours]["created"] = "2026-01-01T00:00:00Z"
+    copy = scene.copy(ours)
+    scene.settle()
+    driver.list_instances()
+    assert scene.marks(ours)["spotfed:instance"] == ours
+    assert "spotfed:instance" not in scene.marks(copy)

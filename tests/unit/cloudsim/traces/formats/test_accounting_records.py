@@ -41,6 +41,7 @@ def test_jobs_of_slurm(tmp_path: Path) -> None:
     )
     trace, report = read_text(tmp_path, text, max_error_rate=0.5)
     assert rows(trace) == [("1", 0, 10_800, 4, False), ("4", 3600, 10_800, 8, True)]
+    assert trace.parallel.all()
     assert dict(report.skipped) == {
         "a step of a job, whose cores are the job's": 1,
         "it has no start: it never ran": 2,

@@ -95,11 +95,13 @@ def test_swf_keeps_what_it_has_fields_for_and_says_what_not(tmp_path: Path, file
     assert again.start_s.tolist() == [0, 2.5]
     assert again.lifetime_s.tolist() == [1, 3597.5]
     assert again.cores.tolist() == [4, 1]
+    assert again.parallel.tolist() == [True, False]
     assert again.requested_s[0] == 60
     assert again.requested_s[1] != again.requested_s[1]
     assert dict(report.skipped) == {"run time is not positive: the job never ran": 1}
     assert list_losses(trace) == (
         "instance ids become job numbers.",
+        "2 instances on one node are read as jobs that may be on several.",
         "1 instances of no length are read as jobs that never ran.",
     )
 

@@ -1,0 +1,94 @@
+"""Requests of a cloud's own users for which it found no room, and the room that its owner frees for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cloudsim.model.reserved_ids import FREED_S
+from workers.cloud_agent.drivers.base import CloudInstance
+
+#: Seconds that a cloud may take to end instances: a user who is refused again meanwhile gets no further room.
+SETTLE_S = 60.0
+#: Clouds tell times in whole seconds.
+_ROUNDED_S = 1.0
+
+
+@dataclass
+class UserRefusal:
+    """A request that failed. Times are seconds since 1970.
+
+    freed_at: when the owner freed room for it, None if it has not. is_over: the room was taken, or is meant
+    for a later request of this user.
+    """
+
+    instance: CloudInstance
+    cores: int
+    freed_at: float | None = None
+    is_over: bool = False
+
+
+class UserRefusals:
+    """Keeps the refusals that the cloud lists, each of which frees room once."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[str, UserRefusal] = {}
+
+    def note_listing(
+        self,
+        foreign: Mapping[str, CloudInstance],
+        cores_of: Callable[[CloudInstance], int | None],
+        now: float,
+    ) -> None:
+        """Note what the cloud lists of its own users; ``now`` in seconds since 1970.
+
+        Refusals that are older than the room would be kept are nobody's concern any more.
+        """
+        for own_id in self._refusals.keys() - foreign.keys():
+            refusal = self._refusals[own_id]
+            if now - (refusal.freed_at or refusal.instance.no_room_at or 0.0) > SETTLE_S:
+                del self._refusals[own_id]  # until then its user may be trying again
+        failed = [one for one in foreign.values() if one.no_room_at is not None]
+        for instance in sorted(failed, key=lambda one: (one.no_room_at, one.id)):
+            cores, known = cores_of(instance), self._refusals.get(instance.id)
+            if cores is not None and known is None:
+                known = self._refusals[instance.id] = UserRefusal(instance, cores)
+                earlier = self._room_under_way(instance)
+                if earlier is not None:
+                    earlier.is_over, known.freed_at = True, earlier.freed_at
+            if known is not None and now - (instance.no_room_at or now) > FREED_S:
+                known.is_over = True
+
+    def _room_under_way(self, instance: CloudInstance) -> UserRefusal | None:
+        """Return the refusal whose room the instance would have taken, had the cloud been ready."""
+        for refusal in self._of(instance):
+            assert instance.no_room_at is not None
+            if refusal.freed_at is not None:
+                later_s = instance.no_room_at - refusal.freed_at
+                if -_ROUNDED_S < later_s < SETTLE_S:
+                    return refusal
+        return None
+
+    def due(self) -> Iterator[tuple[str, int]]:
+        """Yield the id at the cloud and the cores of each request for which room is to be freed."""
+        for own_id, refusal in self._refusals.items():
+            if refusal.freed_at is None and not refusal.is_over:
+                yield own_id, refusal.cores
+
+    def note_freed(self, own_id: str, now: float) -> None:
+        """Note that the owner has answered; ``now`` in seconds since 1970."""
+        if own_id in self._refusals:
+            self._refusals[own_id].freed_at = now
+
+    def note_arrival(self, instance: CloudInstance) -> None:
+        """Note that an instance of an own user has come: it takes the room that was freed for that user."""
+        refusal = next((one for one in self._of(instance) if one.freed_at is not None), None)
+        if refusal is not None:
+            refusal.is_over = True
+
+    def _of(self, instance: CloudInstance) -> Iterator[UserRefusal]:
+        """Yield what was refused to the same user, of the same size, and has not been made good."""
+        for refusal in self._refusals.values():
+            other = refusal.instance
+            if not refusal.is_over and (other.account, other.size) == (instance.account, instance.size):
+                yield refusal
