@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if 
 TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-workers bench-nova kills chaos simulate acceptance jobs lock clean
+.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-api bench-workers bench-nova kills chaos simulate acceptance jobs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -131,6 +131,9 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 
 bench-workers: setup  ## two Monte-Carlo workers against one (quiet machine, minutes)
 	$(BIN)/python -m tests.bench.bench_workers
+
+bench-api: setup  ## single admissions beside a bare FastAPI + Celery application (quiet machine, minutes)
+	$(BIN)/python -m tests.bench.bench_api
 
 experiments: setup  ## every experiment, and one page with their pictures: experiments/index.html (half an hour)
 	$(BIN)/spotfed experiment all

@@ -200,6 +200,8 @@ class Settings(BaseModel):
     otlp_url: Annotated[str, AfterValidator(_http_url)] | None = None
     """HTTP address of an OpenTelemetry collector that gets spans, like http://127.0.0.1:4318."""
 
+    api_processes: int = Field(default=1, ge=1)
+    """Processes of the HTTP API that share its port, and its metrics."""
     calls_per_s: int = Field(default=500, ge=0)
     """Calls a second that each API process takes from one key; 0: no limit."""
     open_calls: int = Field(default=256, ge=1)

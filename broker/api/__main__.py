@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NoReturn
 
 import redis
 import uvicorn
 
 from broker.api.http_protocol import LimitedHttpProtocol
+from broker.api.services.request_metrics import shared_metrics
 from broker.doctor.redis import UnsafeQueueError, require_safe
 from broker.observability import logging, spans
 from broker.settings import SettingsError, load
@@ -39,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--port", type=int, default=settings.port, help="port; 0: a free one (default: %(default)s)"
     )
-    parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument(
+        "--workers", type=int, default=settings.api_processes, help="processes (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     if settings.redis_url is None:
         _print_error("set SPOTFED_REDIS_URL, or use `spotfed up`")
@@ -60,18 +64,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.configure(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    uvicorn.run(
-        "broker.api.app:create_process_app",
-        factory=True,
-        http=LimitedHttpProtocol,
-        host=options.host,
-        port=options.port,
-        workers=options.workers,
-        log_config=None,  # logging.configure covers all loggers
-        access_log=False,  # the middleware logs calls
-        timeout_graceful_shutdown=5,
-        **tls_options,
-    )
+    with shared_metrics() if options.workers > 1 else nullcontext():
+        uvicorn.run(
+            "broker.api.app:create_process_app",
+            factory=True,
+            http=LimitedHttpProtocol,
+            host=options.host,
+            port=options.port,
+            workers=options.workers,
+            log_config=None,  # logging.configure covers all loggers
+            access_log=False,  # the middleware logs calls
+            timeout_graceful_shutdown=5,
+            **tls_options,
+        )
     return 0
 
 

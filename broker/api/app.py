@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
@@ -57,9 +61,21 @@ def create_app(chosen: Settings | None = None) -> FastAPI:
 
 
 def create_process_app() -> FastAPI:
-    """Return the application for a process that serves only the API: it configures logging and memory too."""
+    """Return the application for a process that serves only the API: it configures logging and memory too.
+
+    One of several processes ends with the process that started it.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
     chosen = settings()
     logging.configure(chosen)
     app = create_app(chosen)
     gc_tuning.tune_gc()
     return app
+
+
+def _end_after(parent: multiprocessing.process.BaseProcess) -> None:
+    """Tell this process to stop when its parent is gone, however that ended."""
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -7,8 +7,6 @@ are not shared between processes, as those of ``broker.api.auth.CallRateLimit`` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from broker.api.middleware import add_log_fields
 from broker.api.problems import ProblemError, too_many_bytes, too_many_open_calls, too_many_streams
@@ -18,7 +16,7 @@ _MIB = 2**20
 
 
 class OpenCall:
-    """A call under way: it counts for its member until it ends, or until it becomes an event stream."""
+    """A call under way: it counts for its member until it ends (``end``), or becomes an event stream."""
 
     def __init__(self, limits: CallLimits, holder: str):
         self._limits, self._holder, self._bytes = limits, holder, 0
@@ -78,17 +76,12 @@ class CallLimits:
         self.bytes: Counter[str] = Counter()
         self.all_bytes = 0
 
-    @contextmanager
-    def open_call(self, holder: str) -> Iterator[OpenCall]:
-        """Count a call of a member while the context lasts. Raises ProblemError (429) if it has too many."""
+    def open_call(self, holder: str) -> OpenCall:
+        """Count a call of a member until its ``end``. Raises ProblemError (429) if it has too many."""
         if self.calls[holder] >= self.most_calls:
             raise _refuse("calls under way", too_many_open_calls(self.most_calls))
         self.calls[holder] += 1
-        call = OpenCall(self, holder)
-        try:
-            yield call
-        finally:
-            call.end()
+        return OpenCall(self, holder)
 
 
 def _refuse(what: str, problem: ProblemError) -> ProblemError:

@@ -36,7 +36,7 @@ def add_log_fields(**fields: object) -> None:
 
 
 class RequestLogMiddleware:
-    """Gives each call a request id, counts it, and logs it.
+    """Gives each call a request id, counts it, logs it, and gives back what it took of its member's limits.
 
     ``metrics`` counts calls; ``spans``, unless None, exports one span a call; ``routes_of`` is the
     application whose routes name what varies in a path.
@@ -59,6 +59,7 @@ class RequestLogMiddleware:
         structlog.contextvars.clear_contextvars()
         add_log_fields(request_id=call)
         began_s, status, took_s = time.perf_counter(), 500, None
+        state = scope.setdefault("state", {})
         method = scope["method"]
         if method == "HEAD":  # every GET route answers it
             scope = {**scope, "method": "GET"}
@@ -77,6 +78,8 @@ class RequestLogMiddleware:
         finally:
             took_s = time.perf_counter() - began_s if took_s is None else took_s
             self._metrics.count_end()
+            if "open_call" in state:
+                state["open_call"].end()
             route = self._route(scope)
             self._metrics.observe_answer(method, route, status, took_s)
             if self._spans is not None and scope["path"] not in _QUIET:

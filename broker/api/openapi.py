@@ -87,6 +87,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for name, schema in definitions["$defs"].items():
         schemas.setdefault(name, schema)
     _replace_validation_errors(document)
+    _name_keys(document)
     return _with_component_names(document)
 
 
@@ -104,6 +105,15 @@ def _replace_validation_errors(document: dict[str, Any]) -> None:
                 operation["responses"]["422"] = {**problem, "description": HTTPStatus(422).phrase}
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
+
+
+def _name_keys(document: dict[str, Any]) -> None:
+    """Document the API key of each call that is answered with 401 without one."""
+    document["components"]["securitySchemes"] = {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if "401" in operation["responses"]:
+                operation["security"] = [{"HTTPBearer": []}]
 
 
 def _with_component_names(document: dict[str, Any]) -> dict[str, Any]:

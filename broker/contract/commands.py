@@ -29,7 +29,8 @@ class _Command(Message):
     at_s:
         The trace time of the command in seconds; None in wall time.
     trace:
-        The id of the API call behind this command and those in the same inbox entry, for logs.
+        The id of the API call behind this command, and behind those after it in its inbox entry that name
+        none; for logs.
     """
 
     version: int = written_version()

@@ -8,7 +8,7 @@ it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TypeVar
 from uuid import uuid4
@@ -39,9 +39,15 @@ def current() -> str | None:
     return _current.get()
 
 
-def traced(batch: Sequence[_Message]) -> Sequence[_Message]:
-    """Return a batch of commands for an owner, the first of which names the present call for all."""
-    call = _current.get()
-    if call is None or not batch:
-        return batch
-    return [batch[0].model_copy(update={"trace": call}), *batch[1:]]
+def traced(batch: Iterable[tuple[_Message, str | None]]) -> list[_Message]:
+    """Return the commands of an inbox entry, given with the ids of the calls that they belong to.
+
+    A command names its call, unless the one before it belongs to the same.
+    """
+    named: list[_Message] = []
+    before = None
+    for command, call in batch:
+        is_named = call is not None and call != before
+        named.append(command.model_copy(update={"trace": call}) if is_named else command)
+        before = call
+    return named

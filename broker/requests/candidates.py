@@ -1,4 +1,4 @@
-"""The evaluation of all members for requests, made once for those of a call with equal requirements."""
+"""The evaluation of all members for requests, made once for those with equal requirements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from broker.contract import RefusalView, SpotRequest
 from broker.contract.convert import to_refusal_view
 from broker.requests.open_request import add_broken_promise
-from broker.requests.routing import CandidateSet, Member, ReservedRoom, find_candidates, find_smaller_size
+from broker.requests.routing import CandidateSet, Member, find_candidates, find_smaller_size
 from broker.requests.validation import check_id, check_request
 from cloudsim.model.refusals import Refusal
 
@@ -36,11 +36,10 @@ class MemberEvaluation:
 
 
 class MemberEvaluator:
-    """Evaluates members for the requests of a call; ``reserved`` is room that earlier ones will take."""
+    """Evaluates members, as one look at their adverts showed them, once for all equal requests."""
 
     def __init__(self, members: Sequence[Member]):
-        self.reserved = ReservedRoom()
-        self._members = members
+        self.members = members
         self._evaluations: dict[Hashable, MemberEvaluation] = {}
 
     def evaluate(self, request: SpotRequest) -> MemberEvaluation:
@@ -51,7 +50,7 @@ class MemberEvaluator:
         SubmitError, ValueError
             When this federation cannot be asked for this.
         """
-        check_id(request.id or "", self._members)
+        check_id(request.id or "", self.members)
         requirements = _requirements_of(request)
         evaluation = self._evaluations.get(requirements)
         if evaluation is None:
@@ -59,10 +58,10 @@ class MemberEvaluator:
         return evaluation
 
     def _evaluate(self, request: SpotRequest) -> MemberEvaluation:
-        targets, trace_time = check_request(request, self._members)
+        targets, trace_time = check_request(request, self.members)
         if trace_time:
             return MemberEvaluation(targets, trace_time)
-        candidates = find_candidates(request, self._members)
+        candidates = find_candidates(request, self.members)
         by_cloud = {member.info.id: member for member in targets}
         passed_over = [
             add_broken_promise(

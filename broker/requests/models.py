@@ -9,6 +9,7 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from broker.contract import Lease, RefusalView, Reserve
+from broker.observability import request_id
 
 
 class AcceptOutcome(StrEnum):
@@ -48,6 +49,8 @@ class RequestAttempt:
         Its number among the request's attempts, from 1.
     look_after_ms:
         After how many milliseconds another process may take the request over.
+    call:
+        The id of the API call that it belongs to; None outside of calls.
     """
 
     request: str
@@ -55,6 +58,7 @@ class RequestAttempt:
     cloud: str
     command: Reserve
     look_after_ms: int
+    call: str | None = field(default_factory=request_id.current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,8 @@ class AttemptDecision:
     """A decision on an attempt: with an ``answer`` (JSON) it is committed, without one abandoned.
 
     ``is_running``: its lease runs, so that nobody has given the attempt up. ``at_s`` and ``reply_to`` go into
-    the Confirm or Release that is sent to the attempt's cloud.
+    the Confirm or Release that is sent to the attempt's cloud, for the API call ``call``. ``kept_s``: for how
+    long the record of a committed request is kept from now on; None: for the usual time.
     """
 
     request: str
@@ -138,6 +143,8 @@ class AttemptDecision:
     at_s: float | None = None
     reply_to: str | None = None
     is_running: bool = False
+    kept_s: float | None = None
+    call: str | None = field(default_factory=request_id.current)
 
 
 @dataclass(frozen=True, slots=True)

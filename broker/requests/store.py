@@ -10,6 +10,7 @@ other is told what stands. Attempts are numbered and the number only grows. Henc
 attempts, and a process that slept through its deadline cannot bring an abandoned one back.
 
 Each call takes a list and costs one round trip. Redis serves nobody else meanwhile: some hundreds at a time.
+Callers that come at the same time share a round trip (``broker.requests.shared_call``).
 
 What a call sends to one cloud is one inbox entry with one signature (``broker.signing``), and only the
 whole of
@@ -22,6 +23,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar, cast
 
@@ -30,7 +32,7 @@ import redis.asyncio
 from broker.contract import Command, Confirm, Release, current_version, write_messages
 from broker.contract.leases import format_attempt_id
 from broker.failpoints import Failpoint, failpoint
-from broker.observability.request_id import traced
+from broker.observability import request_id
 from broker.requests.models import (
     Accept,
     Accepted,
@@ -42,9 +44,13 @@ from broker.requests.models import (
     RequestStatus,
 )
 from broker.requests.quota import hold_arguments
+from broker.requests.shared_call import SharedCall
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
+
+#: Items of one script call: Redis serves nobody else meanwhile.
+MOST_TOGETHER = 200
 
 
 class RequestStore:
@@ -86,6 +92,11 @@ class RequestStore:
         self._accept_call = client.register_script(read_script("accept_call"))
         self._hold_call = client.register_script(read_script("hold_call"))
         self._answer_call = client.register_script(read_script("answer_call"))
+        self._accepts = SharedCall(self._accept_once, MOST_TOGETHER)
+        self._reserves = SharedCall(partial(_call_in_turns, call=self._reserve_once), MOST_TOGETHER)
+        self._decides = SharedCall(partial(_call_in_turns, call=self._decide_once), MOST_TOGETHER)
+        self._closes = SharedCall(self._close_once, MOST_TOGETHER)
+        self._sends = SharedCall(self._send_once, MOST_TOGETHER)
 
     # -- requests ----------------------------------------------------------------------------------------
 
@@ -93,6 +104,20 @@ class RequestStore:
         """Record new requests and make their first attempts; return for the others what is known of them."""
         if not requests:
             return []
+        rows = await self._accepts(requests)
+        later = [
+            request.first
+            for request, row in zip(requests, rows, strict=True)
+            if row[0] == b"later" and request.first
+        ]
+        attempts = zip((attempt.request for attempt in later), await self.reserve(later), strict=True)
+        statuses = dict(attempts)
+        return [
+            _accepted_later(request, statuses[request.id]) if row[0] == b"later" else _parse_accepted(row)
+            for request, row in zip(requests, rows, strict=True)
+        ]
+
+    async def _accept_once(self, requests: Sequence[Accept]) -> list[Any]:
         clouds = _number(request.first.cloud for request in requests if request.first is not None)
         members = _number(request.hold.member for request in requests if request.hold is not None)
         names = [
@@ -104,7 +129,9 @@ class RequestStore:
         ]
         holds = _number(request.hold for request in requests if request.hold is not None)
         entries = self._entries(
-            (request.first.cloud, request.first.command) for request in requests if request.first
+            (request.first.cloud, request.first.command, request.first.call)
+            for request in requests
+            if request.first
         )
         shown = self.keys.lease("", "").removesuffix(":")
         arguments: list[str | bytes | int] = [
@@ -126,17 +153,7 @@ class RequestStore:
         failpoint(Failpoint.BROKER_ACCEPTING)
         rows = await self._accept(names, arguments)
         failpoint(Failpoint.BROKER_ACCEPTED)
-        later = [
-            request.first
-            for request, row in zip(requests, rows, strict=True)
-            if row[0] == b"later" and request.first
-        ]
-        attempts = zip((attempt.request for attempt in later), await self.reserve(later), strict=True)
-        statuses = dict(attempts)
-        return [
-            _accepted_later(request, statuses[request.id]) if row[0] == b"later" else _parse_accepted(row)
-            for request, row in zip(requests, rows, strict=True)
-        ]
+        return cast("list[Any]", rows)
 
     async def reserve(self, attempts: Sequence[RequestAttempt]) -> list[RequestStatus]:
         """Write attempts to their records, and their commands to the clouds' inboxes (one entry a cloud).
@@ -147,7 +164,7 @@ class RequestStore:
             The status of each request. ``RequestStatus.attempts`` tells whether this attempt is the open one.
             If not, no command was sent: the request has an answer, or another process attempts it.
         """
-        return await _call_in_turns(attempts, self._reserve_once)
+        return await self._reserves(attempts) if attempts else []
 
     async def _reserve_once(self, attempts: Sequence[RequestAttempt]) -> list[Any]:
         clouds, names = self._script_keys(attempts)
@@ -156,7 +173,7 @@ class RequestStore:
             arguments += [
                 attempt.request, attempt.number, attempt.cloud, clouds[attempt.cloud], attempt.look_after_ms
             ]  # fmt: skip
-        entries = self._entries((attempt.cloud, attempt.command) for attempt in attempts)
+        entries = self._entries((attempt.cloud, attempt.command, attempt.call) for attempt in attempts)
         for cloud, entry in zip(clouds, entries, strict=True):
             queue, bell = self._bell(cloud)
             names.append(queue)
@@ -172,29 +189,30 @@ class RequestStore:
             The status of each request. If the answer of a committed request is not the decision's, another
             process was faster. After an abandonment the state is OPEN.
         """
-        failpoint(Failpoint.BROKER_DECIDING)
-        statuses = await _call_in_turns(decisions, self._decide_once)
-        failpoint(Failpoint.BROKER_DECIDED)
-        return statuses
+        return await self._decides(decisions) if decisions else []
 
     async def _decide_once(self, decisions: Sequence[AttemptDecision]) -> list[Any]:
         clouds, names = self._script_keys(decisions)
         arguments: list[str | bytes | int] = [len(clouds)]
-        commands: list[tuple[str, Command]] = []
+        commands: list[tuple[str, Command, str | None]] = []
         for decision in decisions:
             attempt = format_attempt_id(decision.request, decision.number)
             verb, kind = ("abandon", Release) if decision.answer is None else ("commit", Confirm)
             command = kind(
                 id=f"{attempt}:{verb}", attempt=attempt, at_s=decision.at_s, reply_to=decision.reply_to
             )
-            commands.append((decision.cloud, command))
+            commands.append((decision.cloud, command, decision.call))
             how = "running" if decision.is_running else verb
             arguments += [decision.request, decision.number, how, decision.answer or ""]
-            arguments += [decision.cloud, clouds[decision.cloud]]
+            arguments += [decision.cloud, clouds[decision.cloud], math.ceil(decision.kept_s or 0)]
         arguments += chain.from_iterable(self._entries(commands))
+        failpoint(Failpoint.BROKER_DECIDING)
         rows = cast("list[Any]", await self._decide(names, arguments))
+        failpoint(Failpoint.BROKER_DECIDED)
         for decision, row in zip(decisions, rows, strict=True):
-            if row[0] == b"committed" and row[3] is None:  # ours: it is not sent back
+            if (
+                isinstance(row, list) and row[0] == b"committed" and row[3] is None
+            ):  # ours: it is not sent back
                 row[3] = decision.answer
         return rows
 
@@ -207,14 +225,17 @@ class RequestStore:
         records = (self.keys.request(item.request) for item in items)
         return clouds, [self.keys.open_requests, *inboxes, *records]
 
-    def _entries(self, commands: Iterable[tuple[str, Command]]) -> list[tuple[bytes, bytes]]:
-        """Return an inbox entry and its signature for each cloud, in the order of their first commands."""
-        batches: defaultdict[str, list[Command]] = defaultdict(list)
-        for cloud, command in commands:
-            batches[cloud].append(command)
+    def _entries(self, commands: Iterable[tuple[str, Command, str | None]]) -> list[tuple[bytes, bytes]]:
+        """Return an inbox entry and its signature for each cloud, in the order of their first commands.
+
+        Commands are given with their clouds and the API calls that they belong to.
+        """
+        batches: defaultdict[str, list[tuple[Command, str | None]]] = defaultdict(list)
+        for cloud, command, call in commands:
+            batches[cloud].append((command, call))
         entries: list[tuple[bytes, bytes]] = []
         for cloud, batch in batches.items():
-            entry = write_messages(traced(batch), self.speaks()).encode()
+            entry = write_messages(request_id.traced(batch), self.speaks()).encode()
             entries.append((entry, self.signing.sign(entry, self.keys.inbox(cloud))))
         return entries
 
@@ -223,10 +244,11 @@ class RequestStore:
 
         A request with an open attempt stays as it is: abandon the attempt first.
         """
-        if not answers:
-            return []
-        names = [self.keys.open_requests, *(self.keys.request(request) for request in answers)]
-        arguments = [self.keys.quota_holds(""), *(part for pair in answers.items() for part in pair)]
+        return await self._closes(list(answers.items())) if answers else []
+
+    async def _close_once(self, answers: Sequence[tuple[str, str]]) -> list[RequestStatus]:
+        names = [self.keys.open_requests, *(self.keys.request(request) for request, _ in answers)]
+        arguments = [self.keys.quota_holds(""), *chain.from_iterable(answers)]
         failpoint(Failpoint.BROKER_CLOSING)
         rows = await self._close(names, arguments)
         failpoint(Failpoint.BROKER_CLOSED)
@@ -298,14 +320,19 @@ class RequestStore:
 
     async def send(self, batches: Mapping[str, Sequence[Command]]) -> None:
         """Append commands to the inboxes of clouds, by cloud id, in one round trip."""
+        call = request_id.current()
+        entries = self._entries((cloud, command, call) for cloud in batches for command in batches[cloud])
+        await self._sends([(cloud, *entry) for cloud, entry in zip(batches, entries, strict=True)])
+
+    async def _send_once(self, entries: Sequence[tuple[str, bytes, bytes]]) -> list[None]:
         failpoint(Failpoint.BROKER_SENDING)
         async with self.redis.pipeline(transaction=False) as pipeline:
-            for cloud, batch in batches.items():
-                entry = write_messages(traced(batch), self.speaks()).encode()
-                fields = self.signing.fields("c", entry, self.keys.inbox(cloud))
+            for cloud, entry, token in entries:
+                fields = {"s": token, "c": entry} if token else {"c": entry}
                 pipeline.xadd(self.keys.inbox(cloud), cast("dict[Any, Any]", fields))
             await pipeline.execute()
         failpoint(Failpoint.BROKER_SENT)
+        return [None] * len(entries)
 
 
 _Value = TypeVar("_Value", bound=Hashable)
@@ -331,12 +358,14 @@ _Item = TypeVar("_Item", bound=_ForRequest)
 
 async def _call_in_turns(
     items: Sequence[_Item], call: Callable[[Sequence[_Item]], Awaitable[list[Any]]]
-) -> list[RequestStatus]:
+) -> list[RequestStatus | Exception]:
     """Call a script until all items have a status: once, unless some are overtaken or share a request.
+
+    An item whose record cannot be read has an error in the place of a status.
 
     Each call settles at least one item: of a cloud's items all that were overtaken, or else all.
     """
-    statuses: dict[int, RequestStatus] = {}
+    statuses: dict[int, RequestStatus | Exception] = {}
     while len(statuses) < len(items):
         turn: dict[str, int] = {}
         for place, item in enumerate(items):
@@ -344,7 +373,9 @@ async def _call_in_turns(
                 turn.setdefault(item.request, place)
         rows = await call([items[place] for place in turn.values()])
         for place, row in zip(turn.values(), rows, strict=True):
-            if row[0] != b"again":
+            if isinstance(row, Exception):
+                statuses[place] = row
+            elif row[0] != b"again":
                 statuses[place] = _parse_status(row)
     return [statuses[place] for place in range(len(items))]
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-import redis
 from pydantic import ValidationError
 
 from broker.contract import (
@@ -56,13 +54,12 @@ from broker.requests.models import (
 from broker.requests.open_request import OpenRequest, make_ask
 from broker.requests.owner_commands import OwnerCommands, await_answers
 from broker.requests.quota import make_hold
-from broker.requests.routing import Member
-from broker.requests.store import RequestStore
+from broker.requests.routing import Member, ReservedRoom
+from broker.requests.store import MOST_TOGETHER, RequestStore
 from broker.settings import Settings
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.instances import Quote
 
-_SCRIPT_ITEMS = 200  # a script serves nobody else meanwhile
 _SWEPT_AT_ONCE = 200
 _MARGIN_S = 3.0  # what an attempt may take beside waiting for its owner
 _ITEM_S = 0.005  # more patience for each request that comes with it
@@ -103,6 +100,7 @@ class SubmissionService:
         self._settings, self._records, self._adverts, self._commands = settings, records, adverts, commands
         self._member_of, self._on_results = member_of, on_results
         self._leases = LeaseStore(records.redis, records.keys)
+        self._evaluator = MemberEvaluator(())
         self._sealer = LaunchSealer(records.redis, records.keys, records.signing, records.speaks)
 
     async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
@@ -141,15 +139,18 @@ class SubmissionService:
         clock = asyncio.get_running_loop().time
         began_s = clock()
         members = await self._adverts.members()
-        evaluator, names = MemberEvaluator(members), dict[Hashable, str]()
+        evaluator, reserved = self._evaluate(members), ReservedRoom()
+        names: dict[Hashable, str] = {}
         results: dict[str, Result] = {}
         opened: list[tuple[OpenRequest, _Submitted]] = []
         for submitted in requests:
             try:
                 request = await self._sealer.seal(submitted.request, members, names)
-                opened.append((self._open(request, evaluator, among=len(requests)), submitted))
+                opening = self._open(request, evaluator, reserved, among=len(requests))
             except (SubmitError, ValueError) as error:
                 results[submitted.id] = error
+            else:
+                opened.append((opening, submitted))
         new, accepted = await self._accept(opened)
         results |= accepted
         results |= await self._settle([request for request in new if request.id not in results])
@@ -195,8 +196,8 @@ class SubmissionService:
             for request in new:
                 if request.id in first:
                     attempting.setdefault(first[request.id], []).append(request)
-            concluded = (self._conclude(cloud, group, futures) for cloud, group in attempting.items())
-            for group_results in await asyncio.gather(*concluded):
+            concluded = [self._conclude(cloud, group, futures) for cloud, group in attempting.items()]
+            for group_results in await _gather(concluded):
                 results |= group_results
         return new, results
 
@@ -241,15 +242,15 @@ class SubmissionService:
             When Redis is away.
         """
         members = await self._adverts.members()
+        evaluator = self._evaluate(members)
         records = await self._records.overdue(_SWEPT_AT_ONCE, self._claim_ms(members))
         await self._abandon_attempts(records)
         opened: list[OpenRequest] = []
         unusable: dict[str, str] = {}
         for record in records:
             try:
-                request = self._open(
-                    read_message(SpotRequest, record.body), MemberEvaluator(members), among=len(records)
-                )
+                message = read_message(SpotRequest, record.body)
+                request = self._open(message, evaluator, ReservedRoom(), among=len(records))
             except (SubmitError, ValueError):  # its federation has changed, or another version accepted it
                 unusable[record.id] = RequestAnswer(lease=None, refusals=[]).model_dump_json()
             else:
@@ -284,9 +285,18 @@ class SubmissionService:
 
     # -- before the first attempt -------------------------------------------------------------------------
 
-    def _open(self, request: SpotRequest, evaluator: MemberEvaluator, among: int) -> OpenRequest:
+    def _evaluate(self, members: Sequence[Member]) -> MemberEvaluator:
+        """Return the evaluator of these members: calls that see the same ones share it."""
+        if self._evaluator.members is not members:
+            self._evaluator = MemberEvaluator(members)
+        return self._evaluator
+
+    def _open(
+        self, request: SpotRequest, evaluator: MemberEvaluator, reserved: ReservedRoom, among: int
+    ) -> OpenRequest:
         """Return a request on its way, with its candidates in wall time.
 
+        ``reserved`` is room that earlier requests of the call will take; what this one takes is added to it.
         ``among`` is the number of requests that come with it.
 
         Raises
@@ -302,11 +312,11 @@ class SubmissionService:
             request.id, request, evaluation.targets, trace_time, deadline_s + among * _ITEM_S
         )
         if evaluation.candidates is not None:
-            route = evaluation.candidates.route(settings.max_clouds_asked, evaluator.reserved)
+            route = evaluation.candidates.route(settings.max_clouds_asked, reserved)
             opened.candidates = list(route.candidates)
             opened.passed_over = evaluation.passed_over
             if opened.candidates:
-                evaluator.reserved.add(opened.candidates[0], request.cores)
+                reserved.add(opened.candidates[0], request.cores)
         return opened
 
     async def _ask(self, opened: list[OpenRequest]) -> dict[str, Result]:
@@ -357,10 +367,8 @@ class SubmissionService:
                     groups.setdefault(request.candidates.pop(0), []).append(request)
                 else:
                     without.append(request)
-            done = await asyncio.gather(
-                self._close(without), *(self._attempt(cloud, group) for cloud, group in groups.items())
-            )
-            for group_results in done:
+            attempted = [self._attempt(cloud, group) for cloud, group in groups.items()]
+            for group_results in await _gather([*([self._close(without)] if without else []), *attempted]):
                 results |= group_results
             opened = [request for request in opened if request.id not in results]
         return results
@@ -420,17 +428,19 @@ class SubmissionService:
         results: dict[str, Result] = {}
         speaks = self._records.speaks()
         texts = [None if answer is None else write_message(answer, speaks) for _, answer in decided]
-        statuses = await self._records.decide([
-            AttemptDecision(request.id, request.attempts, cloud, text, request.request.at_s)
-            for (request, _), text in zip(decided, texts, strict=True)
-        ])  # fmt: skip
-        granted = {
-            request.id: record_retention_s(request.request.lifetime_s)
-            for request, answer in decided
-            if answer
-        }
-        with suppress(redis.RedisError):  # they are kept for some days anyhow
-            await self._records.keep(granted)
+        statuses = await self._records.decide(
+            [
+                AttemptDecision(
+                    request.id,
+                    request.attempts,
+                    cloud,
+                    text,
+                    request.request.at_s,
+                    kept_s=record_retention_s(request.request.lifetime_s),
+                )
+                for (request, _), text in zip(decided, texts, strict=True)
+            ]
+        )
         for (request, answer), text, status in zip(decided, texts, statuses, strict=True):
             result = _decided_result(answer, text, status)
             if result is not None:
@@ -465,6 +475,11 @@ class SubmissionService:
         settings = self._settings
         deadline_s = settings.trace_reply_deadline_s if trace_time else settings.reply_deadline_s
         return round((deadline_s + _SWEPT_AT_ONCE * _ITEM_S + _MARGIN_S) * 1000)
+
+
+async def _gather(work: Sequence[Coroutine[Any, Any, _T]]) -> Sequence[_T]:
+    """Wait for all of some work; one piece of it needs no task of its own."""
+    return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
 
 
 def _look_after_ms(request: OpenRequest) -> int:
@@ -513,5 +528,5 @@ def _decided_result(answer: RequestAnswer | None, text: str | None, status: Requ
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    for start in range(0, len(items), _SCRIPT_ITEMS):
-        yield items[start : start + _SCRIPT_ITEMS]
+    for start in range(0, len(items), MOST_TOGETHER):
+        yield items[start : start + MOST_TOGETHER]

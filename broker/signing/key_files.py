@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from joserfc.jwk import OKPKey
 from joserfc.util import json_b64encode
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -82,15 +83,15 @@ class KeySet(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PartyKey:
-    """A key of a party, ready to sign or to verify. ``header`` is that of its tokens."""
+    """A key of a party, ready to verify, and to sign where it is this process's own.
+
+    ``header`` is that of its tokens, in its one spelling.
+    """
 
     issuer: str
-    header: dict[str, Any]
-    key: OKPKey
-
-    def encoded_header(self) -> bytes:
-        """Return the header as it stands in a token; it has one spelling."""
-        return json_b64encode(self.header)
+    header: bytes
+    public: Ed25519PublicKey
+    private: Ed25519PrivateKey | None
 
 
 _Content = TypeVar("_Content")
@@ -155,7 +156,7 @@ class TrustFile(_WatchedFile[Mapping[bytes, PartyKey]]):
 
     def _read(self) -> Mapping[bytes, PartyKey]:
         keys = [_party_key(key, self.path) for key in read_trust_file(self.path).keys]
-        return {key.encoded_header(): key for key in keys}
+        return {key.header: key for key in keys}
 
 
 # -- the files -----------------------------------------------------------------------------------------------
@@ -306,7 +307,10 @@ def _party_key(key: PublicKey, path: Path) -> PartyKey:
         raise TrustError(
             f"{path}: the public half or the id {key.kid} of the key of {key.issuer} is another key's"
         )
-    return PartyKey(key.issuer, {"alg": key.alg, "kid": key.kid}, usable)
+    public, private = usable.public_key, usable.private_key
+    assert isinstance(public, Ed25519PublicKey)
+    assert private is None or isinstance(private, Ed25519PrivateKey)
+    return PartyKey(key.issuer, json_b64encode({"alg": key.alg, "kid": key.kid}), public, private)
 
 
 def _mark(path: Path) -> tuple[int, ...]:

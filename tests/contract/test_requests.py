@@ -1,5 +1,6 @@
 """POST /v1/requests and /v1/quotes: each request is answered once, in order, on one cloud."""
 
+import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,9 @@ import httpx
 import pytest
 import redis
 
-from broker.contract import Confirm, Release, Reserve
+from broker.contract import Confirm, Release, Reserve, SpotRequest
+from broker.requests.errors import ReusedError
+from broker.requests.routing import UnfittableError
 from tests.contract.harness import KEY, Federation
 from tests.support.wait import wait_until
 
@@ -271,3 +274,31 @@ def test_a_malformed_list_takes_no_idempotency_key(
     headers = {"Idempotency-Key": "malformed", "Content-Type": "application/json"}
     problem(api.post("/v1/requests", content=body, headers=headers), name)
     assert api.post("/v1/requests", json=[WISH], headers=headers).status_code == 200
+
+
+def test_a_bad_request_among_those_that_come_together_hurts_nobody_else(
+    federation: Federation, api: httpx.Client
+) -> None:
+    """On the event loop of the API, so that they do come together: one goes first, the others follow."""
+    federation.join("east", (64,))
+    assert api.post("/v1/requests", json=WISH | {"id": "known"}).status_code == 201
+    federation.redis.set(federation.keys.request("broken"), "not a record")
+    requests = [SpotRequest(id=f"good-{number}", **WISH) for number in range(8)]
+    requests[3:3] = [
+        SpotRequest(id="broken", **WISH),
+        SpotRequest(id="known", **WISH),  # another caller's: it is no lease of this one
+        SpotRequest(id="huge", cores=1000, lifetime_s=60),
+    ]
+
+    async def submit_all() -> list[Any]:
+        submit = federation.services.submissions.submit
+        return await asyncio.gather(*(submit([one], "me") for one in requests), return_exceptions=True)
+
+    outcomes = dict(zip((one.id for one in requests), federation.run(submit_all()), strict=True))
+    assert isinstance(outcomes.pop("broken"), redis.ResponseError)
+    assert isinstance(outcomes.pop("known")[0], ReusedError)
+    assert isinstance(outcomes.pop("huge")[0], UnfittableError)
+    leases = {name: answer.lease for name, (answer,) in outcomes.items()}
+    assert {lease.request for lease in leases.values()} == set(leases)
+    for name in leases:
+        assert api.get(f"/v1/leases/{name}.1").json()["state"] == "running"

@@ -69,15 +69,14 @@ def test_one_id_leads_from_the_api_to_the_owner_and_back(
     assert (answer.status_code, answer.headers["x-request-id"]) == (201, "trail-1")
     found = ended(federation, "trail-1")
     assert sorted((where, one["event"]) for where, one in found) == [
-        ("api", "asked"),
         ("api", "call"),
         ("cloud-meadow", "answered"),
     ]
-    asked, answered, call = (
-        next(one for _, one in found if one["event"] == event) for event in ("asked", "answered", "call")
+    answered, call = (
+        next(one for _, one in found if one["event"] == event) for event in ("answered", "call")
     )
     assert {one["request_id"] for _, one in found} == {"trail-1"}
-    assert (asked["request"], asked["principal"]) == ("traced", "first")
+    assert (call["request"], call["principal"]) == ("traced", "first")
     assert (answered["command"], answered["answers"]) == ("traced.1:reserve", {"reserved": 1})
     assert (call["status"], call["lease"], call["cloud"]) == (201, "traced.1", "meadow")
 

@@ -130,7 +130,7 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
         )
     if kind == "decide":
         verb = rng.choice(["commit", "abandon"])
-        told = [part for one in some for part in (one, rng.randint(1, 3), verb, "answer", "a", 1)]
+        told = [part for one in some for part in (one, rng.randint(1, 3), verb, "answer", "a", 1, 0)]
         return kind, ["open", "inbox:a", *some], [1, *told, "[{}]", signature]
     if kind == "reserve":
         told = [part for one in some for part in (one, rng.randint(1, 3), "a", 1, due)]

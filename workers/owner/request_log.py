@@ -1,7 +1,8 @@
 """Log lines and spans about API calls: what a cloud answered to each, once that is committed.
 
-There is one for each entry of the inbox, not for each command: a list of 5,000 requests is 25 entries.
-Commands without a reply (confirmations) are logged at the level DEBUG.
+There is one for each call in an entry of the inbox, not for each command: a list of 5,000 requests is 25
+entries, and an entry holds the commands of all calls that came to the broker together. Commands without a
+reply (confirmations) are logged at the level DEBUG.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ log = structlog.get_logger(__name__)
 class RequestLogger:
     """Notes what became of the commands of one owner, and logs it after the commit.
 
-    A span lasts from the decision to the commit, and goes by the kind of its entry's first command.
+    A span lasts from the decision to the commit, and goes by the kind of its call's first command.
     """
 
     def __init__(self, cloud: str, spans: Spans | None = None):
@@ -35,13 +36,21 @@ class RequestLogger:
         self, commands: Sequence[Command | MalformedCommand], replies: Sequence[tuple[str, Reply]]
     ) -> None:
         """Note the commands of an inbox entry, or of the rest of one, and the replies to them."""
-        first = commands[0] if commands else None
-        if first is None or isinstance(first, MalformedCommand) or first.trace is None:
-            return
-        line: dict[str, Any] = {"request_id": first.trace, "command": first.id, "commands": len(commands)}
-        answers = Counter(_answer_word(reply) for _, reply in replies)
-        line |= {"answers": dict(answers)} if answers else {}
-        self._lines.append((first.kind, time.time_ns(), line))
+        now_ns = time.time_ns()
+        lines: dict[str, dict[str, Any]] = {}  # by command
+        line: dict[str, Any] | None = None
+        for command in commands:
+            if not isinstance(command, MalformedCommand) and command.trace is not None:
+                line = {"request_id": command.trace, "command": command.id, "commands": 0}
+                self._lines.append((command.kind, now_ns, line))
+            if line is not None:
+                line["commands"] += 1
+                if not isinstance(command, MalformedCommand):
+                    lines[command.id] = line
+        for _, reply in replies:
+            if reply.command in lines:
+                answers = lines[reply.command].setdefault("answers", Counter())
+                answers[_answer_word(reply)] += 1
 
     def write(self) -> None:
         """Log everything noted, for it is committed."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from broker.api.dependencies import Looker, Services
+from broker.api.dependencies import Looker, Services, authenticate
 from broker.api.openapi import problem_responses
 from broker.api.services import federation_metrics as metrics
 from broker.api.services.federation_metrics import FederationFacts
 from broker.api.services.request_metrics import RequestMetrics
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=[Depends(authenticate)])
 
 _TEXT = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")}
 
@@ -31,7 +31,7 @@ class _Scrape(Collector):
         yield from metrics.collect_public(self._facts)
         if self._request_metrics is not None:
             yield from metrics.collect_confidential(self._facts)
-            yield from self._request_metrics.registry.collect()
+            yield from self._request_metrics.collect()
 
 
 @router.get(

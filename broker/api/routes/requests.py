@@ -14,6 +14,7 @@ from starlette.responses import Response
 from broker.api import attribution, parsing, problems
 from broker.api.container import ApiServices
 from broker.api.dependencies import (
+    DirectRoute,
     Services,
     Submitter,
     bind_key,
@@ -32,7 +33,7 @@ from broker.schemas.requests import Admission, ListedResult, ListedResults
 
 log = logging.getLogger(__name__)
 
-router = v1_router()
+router = v1_router(route_class=DirectRoute)
 
 _spot_requests = TypeAdapter(list[SpotRequest])
 
@@ -74,7 +75,7 @@ async def submit(
     if key is not None and spot_request.id is not None:
         await bind_key(services, who.name, key, body)
     add_log_fields(request=attributed.id)
-    log.info("asked")
+    log.debug("asked")
     (result,) = await services.submissions.submit([attributed], who.name)
     if not isinstance(result, RequestAnswer):
         raise result
@@ -99,7 +100,7 @@ async def _answer_list(
     services: ApiServices, who: Principal, items: Sequence[SpotRequest | ProblemError]
 ) -> Response:
     requests = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
-    log.info("asked")
+    log.debug("asked")
     settled = await services.submissions.submit(list(requests.values()), who.name)
     by_index = dict(zip(requests, settled, strict=True))
     refused = [

@@ -9,13 +9,14 @@
 --       largest size that would do, and after;
 --       for each request: id, fingerprint, body, token of the call, ms until somebody must look after it, index of
 --       the inbox of its first attempt or 0, index of its hold or 0
--- Returns for each request {outcome, answer or false}.
+-- Returns for each request {outcome, answer or false}, or an error where its record, or what its member holds, cannot
+-- be read.
 --
 -- Where Redis was restored from an older copy, the record of a request is gone while its lease runs on: then the
 -- request is not new but 'granted', and the answer is the lease, as its cloud shows it.
 --
 -- An entry is signed as a whole. Where not all attempts that it holds are to be made, none is: their requests
--- are noted as open, and told to be attempted 'later'.
+-- are noted as open, and told to be attempted 'later'. So they are where the inbox cannot be written.
 -- With signed.lua.
 -- With ring.lua.
 local time = redis.call('TIME')
@@ -26,11 +27,12 @@ local first_hold = 5 + OF_INBOX * inboxes
 local first = first_hold + OF_HOLD * holds
 local count = (#ARGV - first) / PARTS
 
--- Takes what a request needs of its member's cap, or tells what is left: 0 cores, or nil where it had room.
+-- Takes what a request needs of its member's cap, or tells what is left: 0 cores, or nil where it had room; or an error.
 local function hold(at, id)
   local held = KEYS[1 + inboxes + count + ARGV[at + 1]]
   local cores, most, instances = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local known = redis.call('HGET', held, '=cores')
+  local known = redis.pcall('HGET', held, '=cores')
+  if type(known) == 'table' then return known end
   local sum = tonumber(known or 0)
   if instances >= 0 and redis.call('HLEN', held) - (known and 1 or 0) >= instances then return 0 end
   if most >= 0 and sum + cores > most then return math.max(most - sum, 0) end
@@ -59,11 +61,14 @@ for i = 1, count do
   local inbox, holding = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
   local place = first_hold + OF_HOLD * (holding - 1)
   if inbox > 0 then wanted[inbox] = (wanted[inbox] or 0) + 1 end
-  local known = redis.call('HMGET', record, 'fingerprint', 'answer', 'state', 'attempt', 'token')
+  local known = redis.pcall('HMGET', record, 'fingerprint', 'answer', 'state', 'attempt', 'token')
   local lease, claims
-  if not known[1] then lease, claims = granted(id) end  -- hook: granted
-  local left = not known[1] and not lease and holding > 0 and hold(place, id)
-  if lease then
+  if not known.err and not known[1] then lease, claims = granted(id) end  -- hook: granted
+  local left = not known.err and not known[1] and not lease and holding > 0 and hold(place, id)
+  local broken = known.err and known or type(left) == 'table' and left
+  if broken then
+    results[i] = broken
+  elseif lease then
     results[i] = {claims == 1 and 'granted' or 'in_flight', claims == 1 and lease}
   elseif left then
     local answer = ARGV[place + 6] .. (left > 0 and string.format('%.0f', left) or 'null') .. ARGV[place + 7]
@@ -102,8 +107,9 @@ for i = 1, count do
 end
 for inbox = 1, inboxes do
   local made, at = attempts[inbox] or {}, OF_INBOX * (inbox - 1) + 6
-  if #made == wanted[inbox] then  -- hook: whole_entry
-    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', ARGV[at + 1], ARGV[at + 2])))
+  local sent = #made == wanted[inbox]  -- hook: whole_entry
+    and redis.pcall('XADD', KEYS[1 + inbox], '*', unpack(signed('c', ARGV[at + 1], ARGV[at + 2])))
+  if type(sent) == 'string' then
     ring(KEYS[#KEYS - inboxes + inbox], ARGV[at + 3])
   else
     for _, i in ipairs(made) do

@@ -3,13 +3,15 @@
 -- may have given the reservation up. Where its lease runs, it has not: such a commit is 'running'.
 -- KEYS: 1 open_requests, then the inboxes, then one record for each decision, none of them twice
 -- ARGV: 1 count of inboxes, then for each decision: request id, attempt, 'commit', 'running' or 'abandon',
---       answer, cloud of the attempt, index of its inbox (from 1);
+--       answer, cloud of the attempt, index of its inbox (from 1), seconds for which a committed one is kept
+--       at least;
 --       then for each inbox: entry (the commands of all decisions there, as JSON), its signature or ''
 -- Returns for each decision what stands: {state, attempt, cloud or false, answer or false}; or {'again'}, if
--- nothing was done because others of its inbox do not stand: an entry is signed, and delivered, as a whole.
+-- nothing was done because others of its inbox do not stand: an entry is signed, and delivered, as a whole; or an
+-- error, for a record that cannot be read.
 -- {'committed', attempt, cloud, false} is this call's commit: whoever called knows the answer.
 -- With signed.lua.
-local ANSWERED_TTL_S = 604800
+local ANSWERED_TTL_S, PARTS = 604800, 7
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -17,14 +19,16 @@ local inboxes = math.min(tonumber(ARGV[1]), #KEYS)
 
 local results, decides, wanted = {}, {}, {}
 for i = 1, #KEYS - 1 - inboxes do
-  local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
+  local record, at = KEYS[1 + inboxes + i], 1 + PARTS * (i - 1)
   local id, attempt, reserved = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == 'commit'
   local cloud, inbox = ARGV[at + 5], tonumber(ARGV[at + 6])
-  local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer', 'given_up')
+  local known = redis.pcall('HMGET', record, 'state', 'attempt', 'cloud', 'answer', 'given_up')
   local due = redis.call('ZSCORE', KEYS[1], id)
   local late = reserved and (due and tonumber(due) <= now or known[5] == attempt)
   wanted[inbox] = (wanted[inbox] or 0) + 1
-  if known[1] == 'attempting'  -- hook: is_attempting
+  if known.err then
+    results[i] = known
+  elseif known[1] == 'attempting'  -- hook: is_attempting
     and known[2] == attempt and known[3] == cloud  -- hook: same_attempt
     and not late
   then
@@ -35,17 +39,20 @@ for i = 1, #KEYS - 1 - inboxes do
     results[i] = {known[1] or 'unknown', known[2] or 0, known[3], known[4]}
   end
 end
-local entries = 1 + 6 * (#KEYS - 1 - inboxes)
+local entries = 1 + PARTS * (#KEYS - 1 - inboxes)
 for inbox = 1, inboxes do
   if decides[inbox]
     and #decides[inbox] == wanted[inbox]  -- hook: whole_entry
   then
+    -- First, so that an inbox that cannot be written leaves the records as they are.
+    local entry, signature = ARGV[entries + 2 * inbox - 1], ARGV[entries + 2 * inbox]
+    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))  -- hook: send
     for _, i in ipairs(decides[inbox]) do
-      local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
+      local record, at = KEYS[1 + inboxes + i], 1 + PARTS * (i - 1)
       local id, attempt, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
       if ARGV[at + 3] ~= 'abandon' then
         redis.call('HSET', record, 'state', 'committed', 'answer', ARGV[at + 4])
-        redis.call('EXPIRE', record, ANSWERED_TTL_S)
+        redis.call('EXPIRE', record, math.max(ANSWERED_TTL_S, tonumber(ARGV[at + 7])))
         redis.call('ZREM', KEYS[1], id)
         results[i] = {'committed', attempt, cloud, false}
       else
@@ -53,8 +60,6 @@ for inbox = 1, inboxes do
         results[i] = {'open', attempt, cloud, false}
       end
     end
-    local entry, signature = ARGV[entries + 2 * inbox - 1], ARGV[entries + 2 * inbox]
-    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))  -- hook: send
   end
 end
 return results

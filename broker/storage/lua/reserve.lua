@@ -6,7 +6,8 @@
 --       then for each inbox: entry (the commands of all attempts there, as JSON), its signature or '', doorbell
 --       or ''
 -- Returns for each attempt what stands: {state, attempt, cloud or false, answer or false}; or {'again'}, if
--- nothing was done because others of its inbox cannot be made: an entry is signed, and delivered, as a whole.
+-- nothing was done because others of its inbox cannot be made: an entry is signed, and delivered, as a whole; or an
+-- error, for a record that cannot be read.
 -- With signed.lua.
 -- With ring.lua.
 local time = redis.call('TIME')
@@ -17,10 +18,12 @@ local results, makes, wanted = {}, {}, {}
 for i = 1, #KEYS - 1 - 2 * inboxes do
   local record, at = KEYS[1 + inboxes + i], 1 + 5 * (i - 1)
   local number, inbox = ARGV[at + 2], tonumber(ARGV[at + 4])
-  local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer')
+  local known = redis.pcall('HMGET', record, 'state', 'attempt', 'cloud', 'answer')
   wanted[inbox] = (wanted[inbox] or 0) + 1
   -- Numbers only grow: an attempt that was abandoned cannot come back, nor be one of two at once.
-  if known[1] == 'open'  -- hook: is_open
+  if known.err then
+    results[i] = known
+  elseif known[1] == 'open'  -- hook: is_open
     and tonumber(number) > tonumber(known[2])  -- hook: higher_number
   then
     makes[inbox] = makes[inbox] or {}
@@ -35,6 +38,9 @@ for inbox = 1, inboxes do
   if makes[inbox]
     and #makes[inbox] == wanted[inbox]  -- hook: whole_entry
   then
+    -- First, so that an inbox that cannot be written leaves the records as they are.
+    local entry, signature = ARGV[entries + 3 * inbox - 2], ARGV[entries + 3 * inbox - 1]
+    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))
     for _, i in ipairs(makes[inbox]) do
       local record, at = KEYS[1 + inboxes + i], 1 + 5 * (i - 1)
       local id, number, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -42,8 +48,6 @@ for inbox = 1, inboxes do
       redis.call('ZADD', KEYS[1], now + ARGV[at + 5], id)
       results[i] = {'attempting', number, cloud, false}
     end
-    local entry, signature = ARGV[entries + 3 * inbox - 2], ARGV[entries + 3 * inbox - 1]
-    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))
     ring(KEYS[#KEYS - inboxes + inbox], ARGV[entries + 3 * inbox])
   end
 end

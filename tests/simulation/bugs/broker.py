@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.requests.models import Record, RequestAnswer, RequestStatus
+from broker.requests.shared_call import _split
 from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
 from tests.simulation.bugs.bug import Bug, mutation
@@ -21,6 +22,12 @@ def decided_by_itself(
 ) -> Result | None:
     result: Result | None = settled or sound(settled, answer, standing)
     return result
+
+
+@mutation(BROKER_BUGS, "callers get each other's outcomes", _split)
+def split_askew(sound: Sound, outcomes: Sequence[Any], counts: Sequence[int]) -> list[Sequence[Any]]:
+    parts: list[Sequence[Any]] = sound(outcomes, counts)
+    return [*parts[1:], parts[0]] if len(set(counts)) == 1 else parts
 
 
 @mutation(BROKER_BUGS, "sweeper forgets the attempt", SubmissionService._abandon_attempts, seed=5)

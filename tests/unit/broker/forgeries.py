@@ -12,7 +12,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from joserfc.util import urlsafe_b64encode
+from joserfc.util import urlsafe_b64decode, urlsafe_b64encode
 
 from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
 from broker.signing.parties import BROKER
@@ -49,8 +49,8 @@ class Parties:
         """The header of its tokens, and its private key."""
         files = self.apart if party == STRANGER else self.files
         key = SigningKey(files.key(party)).current()
-        assert isinstance(key.key.private_key, Ed25519PrivateKey)
-        return key.header, key.key.private_key
+        assert key.private is not None
+        return json.loads(urlsafe_b64decode(key.header)), key.private
 
 
 def dumped(value: Any) -> bytes:

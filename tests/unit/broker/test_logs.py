@@ -13,6 +13,7 @@ import structlog
 
 from broker.contract import (
     Cancel,
+    Command,
     Confirm,
     EventKind,
     LeaseGranted,
@@ -132,18 +133,18 @@ def told_together(count: int) -> list[Confirm]:
 
 
 def test_the_first_of_commands_that_go_together_names_the_call() -> None:
-    request_id.begin("r-1")
-    batch = request_id.traced(told_together(3))
-    assert [one.trace for one in batch] == ["r-1", None, None]
+    calls = ["r-1", "r-1", "r-2", None, "r-2"]
+    batch = request_id.traced(zip(told_together(5), calls, strict=True))
+    assert [one.trace for one in batch] == ["r-1", None, "r-2", None, "r-2"]
     (first, *_) = commands.validate_json(write_messages(batch))
     assert first.trace == "r-1"
     assert request_id.traced([]) == []
 
 
-def reserve(trace: str | None) -> Reserve:
+def reserve(trace: str | None, number: int = 1) -> Reserve:
     return Reserve(
-        id="j.1:reserve",
-        attempt="j.1",
+        id=f"j.{number}:reserve",
+        attempt=f"j.{number}",
         request="j",
         origin="B",
         cores=1,
@@ -153,22 +154,24 @@ def reserve(trace: str | None) -> Reserve:
     )
 
 
-def granted() -> Reply:
+def granted(number: int = 1) -> Reply:
     lease = event(1, EventKind.ADMITTED, "j.1").lease
     assert lease is not None
-    return Reply(command="j.1:reserve", answer=LeaseGranted(lease=lease))
+    return Reply(command=f"j.{number}:reserve", answer=LeaseGranted(lease=lease))
 
 
-def refused() -> Reply:
-    return Reply(command="j.2:reserve", answer=RefusalView(cloud="A", reason=RefusalReason.NO_CAPACITY))
+def refused(number: int = 2) -> Reply:
+    answer = RefusalView(cloud="A", reason=RefusalReason.NO_CAPACITY)
+    return Reply(command=f"j.{number}:reserve", answer=answer)
 
 
 def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
     request_log = RequestLogger("A")
-    batch = [reserve("r-1"), *(reserve(None) for _ in range(199))]
-    request_log.note(batch, [("p", granted())] * 150 + [("p", refused())] * 50)
+    batch = [reserve("r-1"), *(reserve(None, number) for number in range(2, 201))]
+    replies = [granted(number) if number <= 150 else refused(number) for number in range(1, 201)]
+    request_log.note(batch, [("p", reply) for reply in replies])
     assert stream.getvalue() == ""
     request_log.write()
     request_log.write()
@@ -176,6 +179,20 @@ def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
     assert line["answers"] == {"running": 150, "no_capacity": 50}
     assert (line["request_id"], line["cloud"], line["commands"]) == ("r-1", "A", 200)
     assert line["command"] == "j.1:reserve"
+
+
+def test_calls_that_share_an_entry_have_a_line_each() -> None:
+    stream = io.StringIO()
+    logs.configure(Settings(), stream)
+    request_log = RequestLogger("A")
+    batch: list[Command | MalformedCommand] = [reserve("r-1"), reserve("r-2", 2), reserve(None, 3)]
+    batch.append(MalformedCommand("?"))
+    request_log.note(batch, [("p", granted()), ("p", refused(2)), ("p", granted(3))])
+    request_log.write()
+    first, second = entries(stream)
+    assert (first["request_id"], first["commands"], first["answers"]) == ("r-1", 1, {"running": 1})
+    assert (second["request_id"], second["commands"]) == ("r-2", 3)
+    assert second["answers"] == {"no_capacity": 1, "running": 1}
 
 
 def test_what_belongs_to_no_call_or_did_not_happen_is_not_told() -> None:

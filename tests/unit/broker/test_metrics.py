@@ -170,7 +170,7 @@ def test_what_an_owner_measures_is_told_as_it_wrote_it() -> None:
 
 
 def counted(meter: RequestMetrics) -> dict[str, dict[tuple[str, ...], float]]:
-    return told(meter.registry.collect())
+    return told(meter.collect())
 
 
 def test_answers_are_counted_by_result_and_refusals_by_who_and_why() -> None:

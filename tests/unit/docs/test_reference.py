@@ -50,7 +50,7 @@ def test_every_metric_is_there() -> None:
     facts = FederationFacts((), RedisMetrics(0, 0, 0, 0), ("", 0))
     requests = RequestMetrics()
     requests.watch_replies(lambda: 0, {"expired": 0})
-    families = [*collect_public(facts), *collect_confidential(facts), *requests.registry.collect()]
+    families = [*collect_public(facts), *collect_confidential(facts), *requests.collect()]
     names = {family.name for family in families if family.name.startswith("spotfed_")}
     assert names <= {name.removesuffix("_total") for name in first_cells(page("metrics"))}
 

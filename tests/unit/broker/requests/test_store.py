@@ -396,3 +396,85 @@ def test_a_request_without_a_record_whose_lease_runs_is_not_new(run, redis_clien
     ]
     assert inbox("a") == [["reserve ended.1"]]
     assert not redis_client.exists(KEYS.request("r"), KEYS.request("both"))
+
+
+def first(request: str, cloud: str = "a") -> Accept:
+    return Accept(request, "f", "{}", LATER, attempt(request=request, cloud=cloud))
+
+
+async def _together(*calls):
+    """What callers get that come at the same time; the first goes alone, the others together."""
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def test_callers_that_come_together_share_an_entry(run, inbox):
+    async def story(records):
+        calls = await _together(*(records.accept([first(name)]) for name in "pqr"))
+        assert calls == [[Accepted(AcceptOutcome.NEW)]] * 3
+        decided = [
+            records.decide([AttemptDecision(name, 1, "a", f'"{name}"', kept_s=10**6)]) for name in "pqr"
+        ]
+        assert [status.answer for (status,) in await _together(*decided)] == ['"p"', '"q"', '"r"']
+        assert await records.redis.ttl(KEYS.request("q")) > 900_000
+
+    run(story)
+    verbs = [[text.split()[0] for text in entry] for entry in inbox("a")]
+    assert verbs == [["reserve"] * 3, ["confirm"] * 3]
+
+
+@pytest.mark.parametrize("step", ["accept", "reserve", "decide"])
+def test_a_record_that_is_broken_hurts_only_its_own_request(run, inbox, redis_client, step):
+    async def story(records):
+        if step != "accept":
+            await records.accept([Accept(name, "f", "{}", LATER) for name in "pqrs"])
+        if step == "decide":
+            await records.reserve([attempt(request=name) for name in "pqrs"])
+        redis_client.set(KEYS.request("q"), "not a hash")
+        calls = {
+            "accept": lambda name: records.accept([first(name)]),
+            "reserve": lambda name: records.reserve([attempt(request=name)]),
+            "decide": lambda name: records.decide([AttemptDecision(name, 1, "a", '"yes"')]),
+        }
+        p, q, r, s = await _together(*(calls[step](name) for name in "pqrs"))
+        assert "WRONGTYPE" in str(q)
+        if step == "accept":
+            assert p == r == s == [Accepted(AcceptOutcome.NEW)]
+            assert (await records.get("r")).status.attempts(1, "a")
+        elif step == "reserve":
+            assert all(status.attempts(1, "a") for (status,) in (p, r, s))
+        else:
+            assert all(committed(status, 1) for (status,) in (p, r, s))
+
+    run(story)
+    verb = "confirm" if step == "decide" else "reserve"
+    told = [text for entry in inbox("a") for text in entry if text.startswith(verb)]
+    assert sorted(told) == [f"{verb} {name}.1" for name in "prs"]
+
+
+@pytest.mark.parametrize("step", ["accept", "decide"])
+def test_an_inbox_that_cannot_be_written_hurts_only_its_own_requests(run, inbox, redis_client, step):
+    async def story(records):
+        clouds = {"p": "a", "q": "b", "r": "a", "s": "c"}
+        if step == "decide":
+            await records.accept([first(name, cloud) for name, cloud in clouds.items()])
+        redis_client.set(KEYS.inbox("b"), "not a stream")
+        calls = {
+            "accept": lambda name: records.accept([first(name, clouds[name])]),
+            "decide": lambda name: records.decide([AttemptDecision(name, 1, clouds[name], '"yes"')]),
+        }
+        p, q, r, s = await _together(*(calls[step](name) for name in clouds))
+        assert "WRONGTYPE" in str(q)
+        good = {"p": p, "r": r, "s": s}
+        for name, (outcome,) in good.items():
+            status = (await records.get(name)).status
+            if step == "accept":
+                assert outcome == Accepted(AcceptOutcome.NEW)
+                assert status.attempts(1, clouds[name])
+            else:
+                assert committed(status, 1)
+        redis_client.delete(KEYS.inbox("b"))
+
+    run(story)
+    verb = "confirm" if step == "decide" else "reserve"
+    told = {text for cloud in "ac" for entry in inbox(cloud) for text in entry if text.startswith(verb)}
+    assert told == {f"{verb} {name}.1" for name in "prs"}
