@@ -449,8 +449,9 @@ class OwnerProcess:
                 self._fail(EXIT_BROKEN)
 
     def _follow_version(self) -> None:
-        """Let the cloud place gangs once all members read leases that are spread over nodes."""
-        self._owner.cloud.inventory.may_spread = self._journal.speaks() >= GANGS_SINCE
+        """Let a simulated cloud place gangs once all members read leases that are spread over nodes."""
+        is_simulated = self._spec.info.instances is None
+        self._owner.cloud.inventory.may_spread = is_simulated and self._journal.speaks() >= GANGS_SINCE
 
     def _fenced(self, error: FencedError) -> NoReturn:
         log.error("fenced: stopping", cloud=self._journal.cloud, why=str(error))

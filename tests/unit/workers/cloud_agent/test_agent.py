@@ -103,6 +103,7 @@ class Scene:
         plain = spec((4, 4), grace_s)
         cloud = replace(plain.cloud, details=NodeDetails(labels=labels))
         self.live = Live(replace(plain, cloud=cloud))
+        self.live.owner.cloud.inventory.may_spread = False  # as the owner of a real cloud has it
         self.cloud = InMemoryCloud()
         self.now_s = 100.0
         self.redis_away = self.owner_silent = False
