@@ -155,14 +155,10 @@ def real_openstack() -> Iterator[RealOpenStack]:
         address = next(word for word in shlex.split(text) if word.startswith("OS_AUTH_URL="))
         yield RealOpenStack(int(address.rpartition(":")[2].partition("/")[0]), state)
         return
-    may_install = bool(os.environ.get("CI")) and os.geteuid() == 0
-    if not (may_install or Path("/usr/lib/python3/dist-packages/nova").is_dir()):
+    if not Path("/usr/lib/python3/dist-packages/nova").is_dir():
         pytest.skip("OpenStack's packages are not installed: openstack.sh DIRECTORY install")
     base = _free_ports()
-    environment = os.environ | {
-        "OSTACK_PORT_BASE": str(base),
-        "OSTACK_SKIP_APT": "" if may_install else "1",
-    }
+    environment = os.environ | {"OSTACK_PORT_BASE": str(base), "OSTACK_SKIP_APT": "1"}
     with tempfile.TemporaryDirectory(prefix="spotfed-ostack-", dir="/tmp") as directory:  # a short path
         command = [str(SCRIPT), directory]
         log = Path(directory) / "up.log"
