@@ -300,5 +300,5 @@ def test_a_bad_request_among_those_that_come_together_hurts_nobody_else(
     assert isinstance(outcomes.pop("huge")[0], UnfittableError)
     leases = {name: answer.lease for name, (answer,) in outcomes.items()}
     assert {lease.request for lease in leases.values()} == set(leases)
-    for name in leases:
-        assert api.get(f"/v1/leases/{name}.1").json()["state"] == "running"
+    paths = [f"/v1/leases/{name}.1" for name in leases]
+    wait_until(lambda: all(api.get(path).json()["state"] == "running" for path in paths))
