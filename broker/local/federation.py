@@ -128,8 +128,9 @@ class LocalFederation:
         self.redis_url = url
         self.api_key = key_file(self.directory).read_text(encoding="utf-8").strip()
         self.tell(f"starting {', '.join(process.name for process in others)}")
+        started_at = datetime.now(UTC).replace(microsecond=0)
         self._start_signing(others, {"SPOTFED_REDIS_URL": url})
-        self._await_clouds(limit_s)
+        self._await_clouds(started_at, limit_s)
 
     def _start_signing(self, processes: Sequence[ProcessSpec], environment: Mapping[str, str]) -> None:
         """Start processes, each with the key of its party and, for clients of the API, address and key.
@@ -144,15 +145,23 @@ class LocalFederation:
                 variables |= {"SPOTFED_URL": self.processes.url, "SPOTFED_API_KEY": self.api_key}
             self._supervisor.start([process], {**environment, **variables})
 
-    def _await_clouds(self, limit_s: float) -> None:
-        """Wait until the API can reach all clouds. Raises LocalError at ``limit_s``."""
+    def _await_clouds(self, started_at: datetime, limit_s: float) -> None:
+        """Wait until the API can reach all clouds. Raises LocalError at ``limit_s``.
+
+        Adverts from before ``started_at`` are those of owners that ran before.
+        """
         missing = set(self.processes.clouds)
         while missing and not self.stopped.is_set():
             self._check(limit_s, f"waiting for {', '.join(sorted(missing))}")
             time.sleep(_LOOK_S)
             try:
                 with self.client(deadline_s=_LOOK_S) as client:
-                    missing -= {view.info.id for view in client.clouds.list() if view.reachable}
+                    missing -= {
+                        view.info.id
+                        for view in client.clouds.list()
+                        if view.reachable and view.advert is not None
+                        if datetime.fromisoformat(view.advert.at) >= started_at
+                    }
             except UntrustedError as error:
                 raise LocalError(str(error)) from error
             except ClientError:
