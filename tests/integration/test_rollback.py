@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ class Federation:
     def __init__(self, directory: Path):
         self._data, self._copy, self._state = directory / "redis", directory / "copy", directory / "state"
         self.owners: dict[str, OwnerProcess] = {}
+        self._threads: set[threading.Thread] = set()
 
     def start(self, *clouds: str) -> None:
         self.server = EmbeddedRedis(self._data, appendfsync="no")
@@ -74,13 +76,17 @@ class Federation:
         )
         process._owner.cloud.table = harmless_table((4,))  # it stays: no other is made
         process.open()
+        before = set(threading.enumerate())
         process.start()
+        self._threads |= {one for one in threading.enumerate() if one.name == "timetable"} - before
         self.owners[cloud] = process
 
     def stop(self) -> None:
         for owner in self.owners.values():
             owner.close()
-        self.owners = {}
+        for thread in self._threads:  # they use the client
+            thread.join(30)
+        self.owners, self._threads = {}, set()
         self.client.close()
         self.server.stop()
 

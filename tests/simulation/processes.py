@@ -89,6 +89,13 @@ class _Process:
         self.alive, self.held_until_s = True, 0.0
 
 
+class _GangFreeOwner(ProductOwnerProcess):
+    """The product's owner of a cloud that spreads no instance over nodes: the books know no gangs."""
+
+    def _follow_version(self) -> None:
+        self._owner.cloud.inventory.may_spread = False
+
+
 class OwnerProcess(_Process):
     """One process of a cloud's owner."""
 
@@ -121,7 +128,7 @@ class OwnerProcess(_Process):
             time="wall",
             grace_s=cloud.grace_s,
         )
-        runtime = ProductOwnerProcess(
+        runtime = _GangFreeOwner(
             OwnerProcessSpec(spec, info, frozenset({1}), seed=0, births=1),
             SETTINGS,
             journal,

@@ -20,7 +20,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-LANGUAGES = {"console", "python", "toml", "json", "yaml", "csv", "sh", "text"}
+LANGUAGES = {"console", "python", "toml", "json", "yaml", "ini", "csv", "sh", "text"}
 REPEATED = "until it shows this"
 EXAMPLES = "figures differ"
 

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,8 @@ def test_blocks_are_of_a_known_kind_and_well_formed(page: Page) -> None:
             yaml.safe_load(block.text)
         elif block.language == "toml":
             tomllib.loads(block.text)
+        elif block.language == "ini":
+            ConfigParser(interpolation=None).read_string(block.text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
