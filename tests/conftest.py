@@ -52,6 +52,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-_timeout_s(item), item.get_closest_marker("slow") is None))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run where pytest-xdist ignores groups: their tests would run side by side."""
+    if getattr(session.config.option, "loadgroup", False):
+        grouped = (item for item in session.items if item.get_closest_marker("xdist_group"))
+        if any("@" not in item.nodeid for item in grouped):
+            pytest.exit("pytest-xdist ignores xdist_group with this version of pytest", 1)
+
+
 def _timeout_s(item: pytest.Item) -> float:
     marker = item.get_closest_marker("timeout")
     return float(marker.args[0]) if marker else 0.0
