@@ -50,7 +50,7 @@ def files() -> Iterator[Path]:
     """All text files of deploy/, and the page for operators on security."""
     yield PROJECT_ROOT / "SECURITY.md"
     for path in DEPLOY.rglob("*"):
-        if path.is_file() and path.suffix != ".png":
+        if path.is_file() and path.suffix not in (".png", ".pyc"):
             yield path
 
 

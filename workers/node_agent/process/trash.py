@@ -54,14 +54,20 @@ class Trash:
         return True
 
     def empty(self) -> threading.Thread:
-        """Begin to remove what is in the trash; return the thread that does."""
+        """Begin to remove what is in the trash; return the thread that does.
+
+        Where a job's processes leave no room for a thread, it is removed before this returns.
+        """
         with self._lock:
             self._due = True
-            if self._thread is None:
-                thread = threading.Thread(target=self._empty, daemon=True)
-                thread.start()
-                self._thread = thread
-            return self._thread
+            if self._thread is not None:
+                return self._thread
+            self._thread = thread = threading.Thread(target=self._empty, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._empty()
+        return thread
 
     def _empty(self) -> None:
         while True:

@@ -48,15 +48,15 @@ needs_landlock = pytest.mark.skipif(
 )
 
 
-def as_nobody(script: str, directory: Path) -> str:
-    """Runs a script without privileges; returns what it prints."""
+def as_nobody(script: str, directory: Path, uid: int = NOBODY) -> str:
+    """Runs a script without privileges; returns what it prints. Processes are limited by user."""
     python = sys.executable
     if is_root():  # whose interpreter may be where nobody else can read it
         python = "/usr/bin/python3"
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         if not Path(python).exists() or not os.path.realpath(python).endswith(version):
             pytest.skip(f"needs {python} of version {version}")
-        os.chown(directory, NOBODY, NOBODY)
+        os.chown(directory, uid, uid)
     found = subprocess.run(
         [python, "-c", _AS_NOBODY.format(root=str(ROOT), directory=str(directory)) + script],
         check=False,
@@ -69,8 +69,8 @@ def as_nobody(script: str, directory: Path) -> str:
             "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": str(directory),
         },
-        user=NOBODY if is_root() else None,
-        group=NOBODY if is_root() else None,
+        user=uid if is_root() else None,
+        group=uid if is_root() else None,
         extra_groups=[] if is_root() else None,
     )
     assert found.returncode == 0, found.stderr

@@ -16,6 +16,7 @@ from tests.support.wait import wait_until
 from tests.unit.workers.node_agent.process.scenes import (
     LIMITS,
     NO_NAMESPACES,
+    NOBODY,
     as_nobody,
     cleared,
     driver_in,
@@ -91,12 +92,12 @@ def test_processes_of_a_job_are_limited(directory: Path) -> None:
 
 @needs_landlock
 def test_so_they_are_without_privileges(directory: Path) -> None:
-    assert 30 <= int(as_nobody(BOMB.replace("GO_ON", "True"), directory)) <= 40
+    assert 30 <= int(as_nobody(BOMB.replace("GO_ON", "True"), directory, NOBODY + 1)) <= 40
 
 
 @needs_landlock
 def test_where_all_are_one_user_the_limit_is_beside_those_that_run(directory: Path) -> None:
-    assert 20 <= int(as_nobody(NO_NAMESPACES + BOMB.replace("GO_ON", "False"), directory)) <= 60
+    assert 20 <= int(as_nobody(NO_NAMESPACES + BOMB.replace("GO_ON", "False"), directory, NOBODY + 2)) <= 60
 
 
 LOWER = """
@@ -109,7 +110,7 @@ print(processes_of_a_bomb(directory))
 
 @needs_landlock
 def test_a_limit_of_the_agent_that_is_lower_stays(directory: Path) -> None:
-    assert 10 <= int(as_nobody(LOWER, directory)) <= 30
+    assert 10 <= int(as_nobody(LOWER, directory, NOBODY + 3)) <= 30
 
 
 def test_a_fork_bomb_is_killed_and_others_go_on(directory: Path) -> None:
