@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 import redis
@@ -24,6 +25,7 @@ from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from tests.unit.workers.cloud_agent.in_memory import InMemoryCloud
 from tests.unit.workers.owners import Live, cancel, confirm, load, reserve, spec
+from workers.cloud_agent import agent as agent_module
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
@@ -357,19 +359,19 @@ def test_a_notice_is_passed_on_once(scene: Scene) -> None:
 
 
 def test_sizes_of_foreign_instances_come_from_the_options_or_are_not_counted(
-    scene: Scene, capsys: pytest.CaptureFixture[str]
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log = mock.Mock()
+    monkeypatch.setattr(agent_module, "log", log)
     known, unknown = scene.cloud.arrive(None, "large"), scene.cloud.arrive(None, "x9.huge")
     scene.later(9)
     assert scene.own_users() == [f"A/direct-{known}"]
     counted = scene.live.owner.cloud.inventory.get(f"A/direct-{known}")
     assert counted is not None
     assert counted.cores == 4
-    captured = capsys.readouterr()  # on either, by how logging was set up in this process
-    said = [line for line in (captured.out + captured.err).splitlines() if "x9.huge" in line]
-    assert len(said) == 1
-    assert "foreign_sizes" in said[0]
-    assert unknown in said[0]
+    (warning,) = log.warning.call_args_list
+    assert "foreign_sizes" in warning.args[0]
+    assert warning.kwargs == {"size": "x9.huge", "instance": unknown}
 
 
 def test_a_foreign_one_without_room_is_counted_when_there_is_some(scene: Scene) -> None:
