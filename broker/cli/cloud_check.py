@@ -42,14 +42,13 @@ def check(
         last = done.stderr.strip().rpartition("\n")[2].removeprefix("workers.cloud_agent: ")
         code = ExitCode.BAD_INPUT if done.returncode == _BAD_INPUT else ExitCode.FAILED
         raise CommandError(last or "the check ended without a result", code)
-    results = [
-        CheckResult(**{**result, "state": State(result["state"])}) for result in json.loads(done.stdout)
-    ]
+    checks = json.loads(done.stdout)
+    results = [CheckResult(**{**result, "state": State(result["state"])}) for result in checks]
     ready = all(result.state is not State.FAILURE for result in results)
     verdict = (
         f"{cloud} is ready" if ready else f"{cloud} is not ready: correct the failures, then check again"
     )
-    report = {"cloud": cloud, "ready": ready, "checks": json.loads(done.stdout)}
+    report = {"cloud": cloud, "ready": ready, "checks": checks}
     show_one(report, *results_text(results), verdict, as_json=as_json)
     if not ready:
         raise typer.Exit(ExitCode.FAILED)

@@ -130,6 +130,11 @@ class Launch(Message):
         return _reveal(value) if info.context is REVEAL else "**********"
 
     @property
+    def user_data_text(self) -> str | None:
+        """The user data in clear, None if there is none."""
+        return None if self.user_data is None else self.user_data.get_secret_value()
+
+    @property
     def carried(self) -> Mapping[str, Any]:
         """The fields that hold secrets, in clear, by name."""
         return {name: _reveal(getattr(self, name)) for name in SECRETS if getattr(self, name)}

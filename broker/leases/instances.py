@@ -1,14 +1,17 @@
-"""Reading of the instance records that a cloud's cloud agent keeps in Redis."""
+"""Reading of what a cloud's cloud agent keeps in Redis: instance records, and the catalogue of the cloud."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 import redis
 from pydantic import ValidationError
 
 from broker.contract import read_message
-from broker.contract.instances import InstanceRecord
+from broker.contract.instances import InstanceCatalogue, InstanceRecord
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 
 
@@ -27,3 +30,21 @@ def read_instance_records(client: redis.Redis, keys: RedisKeys, cloud: str) -> l
         except ValidationError:
             continue
     return records
+
+
+def read_catalogue(
+    fields: Mapping[bytes, bytes], cloud: str, keys: RedisKeys, signing: MessageSigner
+) -> InstanceCatalogue | None:
+    """Return the catalogue of a cloud from the fields of its hash, None if there is none.
+
+    Raises
+    ------
+    SignatureError
+        When its agent has not signed it.
+    ValidationError
+        When it cannot be read.
+    """
+    if not fields:
+        return None
+    signing.verify(fields.get(b"s"), fields[b"c"], keys.catalogue(cloud), {cloud_party(cloud)})
+    return read_message(InstanceCatalogue, fields[b"c"])

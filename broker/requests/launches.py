@@ -14,12 +14,11 @@ import structlog
 from joserfc.jwk import OKPKey
 from pydantic import ValidationError
 
-from broker.contract import SpotRequest, read_message
-from broker.contract.instances import InstanceCatalogue
+from broker.contract import SpotRequest
+from broker.leases.instances import read_catalogue
 from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, find_targets
 from broker.signing.agent_keys import SealError, read_public_key, seal
-from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner, SignatureError
 from broker.storage.keys import RedisKeys
 
@@ -91,13 +90,11 @@ class LaunchSealer:
 
     async def _public_key(self, cloud: str) -> OKPKey | None:
         """Return the key of a cloud's agent; None while it has told none."""
-        key = self._keys.catalogue(cloud)
-        fields = cast("dict[bytes, bytes]", await cast("Any", self._client.hgetall(key)))
-        if not fields:
-            return None
+        answer = await cast("Any", self._client.hgetall(self._keys.catalogue(cloud)))
+        fields = cast("dict[bytes, bytes]", answer)
         try:
-            self._signing.verify(fields.get(b"s"), fields[b"c"], key, {cloud_party(cloud)})
-            text = read_message(InstanceCatalogue, fields[b"c"]).key
+            catalogue = read_catalogue(fields, cloud, self._keys, self._signing)
+            text = None if catalogue is None else catalogue.key
             return None if text is None else read_public_key(text)
         except (SignatureError, ValidationError, SealError) as error:
             log.warning("the catalogue of a cloud cannot be read", cloud=cloud, why=str(error))

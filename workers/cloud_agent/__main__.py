@@ -63,39 +63,27 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-def read_cloud_options(path: Path, cloud: str, data: Path | None) -> CommonOptions:
-    """Read how the federation file says that the cloud's instances are started.
+def read_cloud(path: Path, cloud: str, data: Path | None) -> tuple[FederatedCloud, CommonOptions]:
+    """Read what the federation file says of a cloud, and how its instances are started.
 
     Raises
     ------
     InputError
         When the file has no cloud of that id, or the cloud is simulated.
     """
-    number, member = read_member(path, cloud, data)
-    if member.instances is None:
-        message = f"{cloud} is simulated: its table in {path} has no table instances"
-        raise InputError(message, field="--cloud")
-    return read_options(member.instances, f"cloud[{number}].instances", path.absolute().parent)
-
-
-def read_hosts(path: Path, cloud: str, data: Path | None) -> tuple[str | None, ...]:
-    """Return the hosts that the federation file names for the cloud's nodes, none if it names no host.
-
-    Raises
-    ------
-    InputError
-        When the file has no cloud of that id.
-    """
-    labels = read_member(path, cloud, data)[1].spec.details.labels
-    return tuple(dict(of_node).get(HOST) for of_node in labels)
-
-
-def read_member(path: Path, cloud: str, data: Path | None) -> tuple[int, FederatedCloud]:
-    """Return the place of a cloud in the federation file, and what the file says. Raises InputError."""
     for number, member in enumerate(load_federation(path, data).clouds):
         if member.spec.id == cloud:
-            return number, member
+            if member.instances is None:
+                message = f"{cloud} is simulated: its table in {path} has no table instances"
+                raise InputError(message, field="--cloud")
+            where = f"cloud[{number}].instances"
+            return member, read_options(member.instances, where, path.absolute().parent)
     raise InputError(f"no cloud is called {cloud!r}", field="--cloud")
+
+
+def list_hosts(member: FederatedCloud) -> tuple[str | None, ...]:
+    """Return the hosts that the federation file names for a cloud's nodes, none if it names no host."""
+    return tuple(dict(labels).get(HOST) for labels in member.spec.details.labels)
 
 
 def read_credentials(config: Settings) -> tuple[str | None, str | None]:
@@ -139,8 +127,7 @@ def check(options: argparse.Namespace) -> int:
     """Print what was found of the cloud, which needs no queue and no key; return the exit status."""
     try:
         config = settings()
-        _, member = read_member(options.federation, options.cloud, config.data)
-        driver_options = read_cloud_options(options.federation, options.cloud, config.data)
+        member, driver_options = read_cloud(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
     except (InputError, SettingsError) as error:
         print_error(PROGRAM, error)
@@ -161,8 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = settings()
         require_state_dir(config)
         app = worker_process.create_app(config)
-        driver_options = read_cloud_options(options.federation, options.cloud, config.data)
-        hosts = read_hosts(options.federation, options.cloud, config.data)
+        member, driver_options = read_cloud(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         key = read_agent_key(key_file(config, options.cloud))
@@ -183,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
-        hosts=hosts,
+        hosts=list_hosts(member),
     )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     listened = (waiting, (keys.channel(options.cloud),), agent.wake, stopping)

@@ -10,10 +10,9 @@ import redis
 import structlog
 from pydantic import ValidationError
 
-from broker.contract import read_message
 from broker.contract.instances import InstanceCatalogue
 from broker.contract.launch import Launch
-from broker.signing.parties import cloud_party
+from broker.leases.instances import read_catalogue
 from broker.signing.signer import MessageSigner, SignatureError
 from broker.storage.keys import RedisKeys
 from cloudsim.model.flavours import find_flavour
@@ -37,7 +36,7 @@ class CatalogueReader:
         signing: MessageSigner,
         now_s: Callable[[], float] = time.monotonic,
     ):
-        self._client, self._key, self._cloud = client, keys.catalogue(cloud), cloud
+        self._client, self._keys, self._cloud = client, keys, cloud
         self._signing, self._now_s = signing, now_s
         self._catalogue: InstanceCatalogue | None = None
         self._until_s = float("-inf")
@@ -53,11 +52,8 @@ class CatalogueReader:
         return self._catalogue
 
     def _read(self) -> InstanceCatalogue | None:
-        fields = cast("dict[bytes, bytes]", self._client.hgetall(self._key))
-        if not fields:
-            return None
-        self._signing.verify(fields.get(b"s"), fields[b"c"], self._key, {cloud_party(self._cloud)})
-        return read_message(InstanceCatalogue, fields[b"c"])
+        fields = cast("dict[bytes, bytes]", self._client.hgetall(self._keys.catalogue(self._cloud)))
+        return read_catalogue(fields, self._cloud, self._keys, self._signing)
 
 
 def find_misfit(

@@ -20,7 +20,7 @@ from broker.contract import (
     StartOnDemand,
     StopOnDemand,
 )
-from cloudsim.cloud.gang_start import start_all
+from cloudsim.cloud.joint_start import start_all
 from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, lease_changes

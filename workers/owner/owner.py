@@ -293,14 +293,19 @@ class Owner:
         In trace time every cloud is asked before one gets the reservation, and the question counts. In wall
         time a question may be curiosity, and the reservation counts.
         """
-        if is_ask != self.spec.trace_time or self._find_misfit(request, launch):
-            return self._ask(launch, request)
-        return self.cloud.consider(request)
+        counts = is_ask == self.spec.trace_time
+        return self._answer(request, launch, self.cloud.consider if counts else self.cloud.quote)
 
     def _ask(self, launch: Launch | None, request: Request) -> Quote | Refusal:
         """Return what the cloud would answer, without counting the request."""
+        return self._answer(request, launch, self.cloud.quote)
+
+    def _answer(
+        self, request: Request, launch: Launch | None, decide: Callable[[Request], Quote | Refusal]
+    ) -> Quote | Refusal:
+        """Let the cloud decide on a request; refuse one for which it has no instance, and do not count it."""
         misfit = self._find_misfit(request, launch)
-        return Refusal(self.cloud.spec.id, misfit[0]) if misfit else self.cloud.quote(request)
+        return Refusal(self.cloud.spec.id, misfit[0]) if misfit else decide(request)
 
     def _find_misfit(self, request: Request, launch: Launch | None) -> tuple[RefusalReason, str] | None:
         """Return why the cloud has no such instance, and the same in words; None if it has one."""

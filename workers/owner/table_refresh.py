@@ -108,6 +108,11 @@ class _Share:
     def key(self) -> BatchKey:
         return self.flavour, self.share
 
+    def wait(self, now_s: float) -> None:
+        """Set the next deadline; each is twice as far away as the one before."""
+        self.due_s = now_s + self.wait_s
+        self.wait_s = min(2 * self.wait_s, LONGEST_DEADLINE_S)
+
 
 class Refresher:
     """Makes tables, at most one at a time.
@@ -221,8 +226,7 @@ class Refresher:
         share.worker, share.out = worker, True
         share.sent += 1
         share.patience = PATIENCE
-        share.due_s = now_s + share.wait_s
-        share.wait_s = min(2 * share.wait_s, LONGEST_DEADLINE_S)
+        share.wait(now_s)
         if worker is not None:
             self._progress_s.setdefault(worker, now_s)
         if share.sent > 1:
@@ -240,8 +244,7 @@ class Refresher:
         worked_at = share.by in alive or (share.by is None and self._worked_at(alive))
         if worked_at and share.patience:
             share.patience -= 1
-            share.due_s = now_s + share.wait_s
-            share.wait_s = min(2 * share.wait_s, LONGEST_DEADLINE_S)
+            share.wait(now_s)
         else:
             self._send_to(share, None, now_s)
 

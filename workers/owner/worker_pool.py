@@ -80,9 +80,9 @@ class WorkerPool:
         loads_s = dict.fromkeys(slots, 0.0)
         free = []
         for batch in sorted(batches, key=self.expected_s, reverse=True):
-            worker, seconds = self._last.get(batch, ""), self.expected_s(batch)
+            worker, seconds = self.last_worker(batch), self.expected_s(batch)
             # Its first batch stays with a worker, however long it takes, and so does one that fits by half.
-            if worker in slots and (not loads_s[worker] or loads_s[worker] + seconds / 2 <= most_s(worker)):
+            if worker in loads_s and (not loads_s[worker] or loads_s[worker] + seconds / 2 <= most_s(worker)):
                 plan[batch] = worker
                 loads_s[worker] += seconds
             else:

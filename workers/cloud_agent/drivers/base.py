@@ -331,7 +331,7 @@ class CommonOptions(BaseModel):
 
     def user_data_of(self, launch: Launch) -> str | None:
         """Return what an instance runs: its holder's user data, else that of the table; the prefix first."""
-        own = None if launch.user_data is None else launch.user_data.get_secret_value()
+        own = launch.user_data_text
         parts = [part for part in (self.allow.prefix, self.user_data if own is None else own) if part]
         return combine_user_data(parts) if len(parts) > 1 else parts[0] if parts else None
 
@@ -346,6 +346,19 @@ class CommonOptions(BaseModel):
             if word == size:
                 return cores
         return self.foreign_sizes.get(size)
+
+
+def make_flavour(
+    name: str,
+    cores: int,
+    amounts: Mapping[str, int],
+    labels: Iterable[tuple[str, str]] = (),
+    *,
+    is_divisible: bool = False,
+) -> CloudFlavour:
+    """Return a flavour with these amounts, without those that are zero."""
+    has = tuple(sorted((resource, amount) for resource, amount in amounts.items() if amount))
+    return CloudFlavour(name, cores, has, frozenset(labels), is_divisible)
 
 
 def guard_check(name: str, results: Iterable[CheckResult]) -> Iterator[CheckResult]:
@@ -390,6 +403,11 @@ class HttpOptions(CommonOptions):
     key_name: Word | None = None
     security_groups: tuple[Word, ...] = Field((), strict=False)
     zone: Word | None = None
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images of the file: that of instances, then those that holders may choose by other words."""
+        return tuple(dict.fromkeys([self.image, *filter(None, self.allow.images.values())]))
 
     def image_of(self, launch: Launch) -> str:
         """Return the id of the image of an instance."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -39,6 +39,7 @@ from workers.cloud_agent.drivers.base import (
     RefusedError,
     guard_check,
     judge_clock,
+    make_flavour,
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
@@ -192,9 +193,8 @@ class Ec2Driver:
             with suppress(_NoInstanceError):
                 self._call("TerminateInstances", _numbered("InstanceId", ids))
         if self._options.allow.keys:
-            with suppress(
-                RefusedError
-            ):  # there is none, or it may not be deleted: the lease has ended anyway
+            # There may be none, or it may not be deleted: the lease has ended anyway.
+            with suppress(RefusedError):
                 self._call("DeleteKeyPair", {"KeyName": self._tags.make_token(lease)})
 
     def check(self) -> Iterator[CheckResult]:
@@ -209,7 +209,7 @@ class Ec2Driver:
                 )
             )
         )
-        for image in dict.fromkeys([self._options.image, *filter(None, self._options.allow.images.values())]):
+        for image in self._options.images:
             yield from guard_check("image", self._check_image(image))
         if self._options.dialect is Dialect.EUCALYPTUS:
             return
@@ -385,7 +385,7 @@ class Ec2Driver:
                     MEMORY: int(size.findtext("{*}memory") or 0),
                     DISK: int(size.findtext("{*}disk") or 0),
                 }
-                yield _flavour(_text(size, "name"), int(_text(size, "cpu")), amounts)
+                yield make_flavour(_text(size, "name"), int(_text(size, "cpu")), amounts)
             return
         names = [*self._options.sizes.values(), *self._options.allow.sizes]  # AWS takes * and ? as we do
         chosen = {"Filter.1.Name": "instance-type"} | _numbered("Filter.1.Value", names)
@@ -399,7 +399,7 @@ class Ec2Driver:
                 ("arch", item.text or "")
                 for item in size.iterfind("{*}processorInfo/{*}supportedArchitectures/{*}item")
             } | {("gpu", _text(gpu, "name")) for gpu in size.iterfind("{*}gpuInfo/{*}gpus/{*}item")}
-            yield _flavour(
+            yield make_flavour(
                 _text(size, "instanceType"), int(_text(size, "vCpuInfo/{*}defaultVCpus")), amounts, labels
             )
 
@@ -524,13 +524,6 @@ def _explain_error(error: BaseHTTPError) -> InstanceError:
     if code.startswith(_REFUSED) or code.endswith("LimitExceeded") or (not code and error.code in (401, 403)):
         return RefusedError(text)
     return InstanceError(text)
-
-
-def _flavour(
-    name: str, cores: int, amounts: Mapping[str, int], labels: Iterable[tuple[str, str]] = ()
-) -> CloudFlavour:
-    has = tuple(sorted((resource, amount) for resource, amount in amounts.items() if amount))
-    return CloudFlavour(name, cores, has, frozenset(labels))
 
 
 def _instances(reservation: Element) -> Iterator[Element]:

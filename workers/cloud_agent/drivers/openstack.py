@@ -35,6 +35,7 @@ from workers.cloud_agent.drivers.base import (
     RefusedError,
     guard_check,
     judge_clock,
+    make_flavour,
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
@@ -212,9 +213,8 @@ class OpenStackDriver:
             if server.get("OS-EXT-STS:task_state") != "deleting":
                 self._delete(server)
         if self._options.allow.keys:
-            with suppress(
-                RefusedError
-            ):  # there is none, or it may not be deleted: the lease has ended anyway
+            # There may be none, or it may not be deleted: the lease has ended anyway.
+            with suppress(RefusedError):
                 self._call("DELETE", f"/os-keypairs/{self._tags.make_token(lease)}")
 
     def check(self) -> Iterator[CheckResult]:
@@ -224,7 +224,7 @@ class OpenStackDriver:
         """
         options = self._options
         yield judge_clock(self._calls.call(lambda connection: connection.request("/limits").headers))
-        for image in dict.fromkeys([options.image, *filter(None, options.allow.images.values())]):
+        for image in options.images:
             yield from guard_check("image", self._check_image(image))
         yield from guard_check("network", self._check_networks())
         if options.key_name is not None:
@@ -465,8 +465,7 @@ def _flavour(flavor: Mapping[str, Any]) -> CloudFlavour:
                 amounts[GPUS if "gpu" in name.lower() else name] += int(count or 1)
         else:
             labels.add((key.rpartition(":")[2], str(value)))
-    has = tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
-    return CloudFlavour(str(flavor["name"]), int(flavor["vcpus"]), has, frozenset(labels))
+    return make_flavour(str(flavor["name"]), int(flavor["vcpus"]), amounts, labels)
 
 
 def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:

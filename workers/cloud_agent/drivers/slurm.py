@@ -48,6 +48,7 @@ from workers.cloud_agent.drivers.base import (
     InstanceState,
     NoRoomError,
     RefusedError,
+    make_flavour,
 )
 from workers.cloud_agent.drivers.slurm_output import (
     COMMENT_FIELDS,
@@ -306,8 +307,7 @@ class SlurmDriver:
         labels = {
             (name, value) for name, bar, value in (each.partition("=") for each in node.features) if bar
         }
-        has = tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
-        return CloudFlavour(node.name, node.total, has, frozenset(labels), is_divisible=True)
+        return make_flavour(node.name, node.total, amounts, labels, is_divisible=True)
 
     def _check_room(self, desired: DesiredInstance) -> None:
         """Raise an error if the instance has no room now: Slurm would queue its job."""
@@ -351,7 +351,7 @@ class SlurmDriver:
 
     def _environment(self, desired: DesiredInstance) -> dict[str, str]:
         options, launch = self._options, desired.launch
-        own = None if launch.user_data is None else launch.user_data.get_secret_value()
+        own = launch.user_data_text
         told = {
             "SPOTFED_LEASE": desired.lease,
             "SPOTFED_CLOUD": self._cloud,
@@ -368,7 +368,7 @@ class SlurmDriver:
 
         The holder's arguments and environment stand in it: sbatch itself must not see them as its own.
         """
-        text = None if launch.user_data is None else launch.user_data.get_secret_value()
+        text = launch.user_data_text
         if text is None or not _is_script(text):
             if launch.arguments or launch.environment:
                 raise RefusedError("arguments and environment go with user data that is a script (#!)")

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from broker.settings import Settings, SettingsError
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
-from workers.cloud_agent.__main__ import read_cloud_options, read_credentials
+from workers.cloud_agent.__main__ import read_cloud, read_credentials
 from workers.owner.__main__ import parser, process_spec
 
 FILE = """
@@ -57,14 +57,14 @@ def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Pat
 
 
 def test_what_is_wrong_in_the_table_is_named(file: Path) -> None:
-    assert read_cloud_options(file, "real", None).sizes == {1: "m1.small"}
+    assert read_cloud(file, "real", None)[1].sizes == {1: "m1.small"}
     with pytest.raises(InputError, match="simulated is simulated"):
-        read_cloud_options(file, "simulated", None)
+        read_cloud(file, "simulated", None)
     with pytest.raises(InputError, match="no cloud is called 'nobody'"):
-        read_cloud_options(file, "nobody", None)
+        read_cloud(file, "nobody", None)
     file.write_text(FILE.replace('image = "ami-1"', ""))
     with pytest.raises(InputError) as raised:
-        read_cloud_options(file, "real", None)
+        read_cloud(file, "real", None)
     assert raised.value.field == "cloud[1].instances.image"
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.gang_start import start_all
+from cloudsim.cloud.joint_start import start_all
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.model.changes import Booked, Ended, Noticed, Started, TurnedAway
 from cloudsim.model.refusals import Refusal, RefusalReason
