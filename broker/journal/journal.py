@@ -51,6 +51,7 @@ from broker.leases.store import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
+from broker.storage.streams import Entry, parse_id, parse_pages
 
 HISTORY_KEPT_S = 86_400
 
@@ -334,7 +335,15 @@ class Journal:
         stored = cast("bytes | None", self.redis.get(self.keys.cursor(self.cloud)))
         return "0-0" if stored is None else stored.decode()
 
-    def read_inbox(self, after: str, count: int = 64) -> list[tuple[str, list[Command | MalformedCommand]]]:
+    def await_inbox(self, after: str, timeout_s: float) -> list[Entry]:
+        """Wait for entries of the inbox after an id, and return them as they came; none if none came."""
+        inbox = self.keys.inbox(self.cloud)
+        answer = self.redis.xread({inbox: after}, block=_ms(timeout_s))
+        return [entry for page in parse_pages(answer) for entry in page.entries]
+
+    def read_inbox(
+        self, after: str, count: int = 64, came: Sequence[Entry] | None = None
+    ) -> list[tuple[str, list[Command | MalformedCommand]]]:
         """Return the next entries of the inbox, without waiting.
 
         A command that cannot be read is a ``MalformedCommand`` in its place, and its entry is put into the
@@ -347,9 +356,17 @@ class Journal:
             The id of the last entry already read.
         count:
             The largest number of entries.
+        came:
+            What ``await_inbox`` returned; those of these entries that are not handled yet are taken instead
+            of reading.
         """
         before, self._read = self._read, {}
-        for entry, fields in self._range(self.keys.inbox(self.cloud), after, count):
+        if came is None:
+            came = self._range(self.keys.inbox(self.cloud), after, count)
+        else:
+            last = parse_id(after)
+            came = [entry for entry in came if parse_id(entry[0]) > last][:count]
+        for entry, fields in came:
             earlier = before.get(entry)
             if earlier is not None and earlier[0] == fields:  # a group left it over
                 self._read[entry] = earlier

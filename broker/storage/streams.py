@@ -126,7 +126,7 @@ async def read_after(
         wait.
     """
     pages: Any = await client.xread({stream: position}, count=count, block=block_ms)
-    return [entry for page in _pages(pages) for entry in page.entries]
+    return [entry for page in parse_pages(pages) for entry in page.entries]
 
 
 async def read_all_after(
@@ -305,7 +305,7 @@ class ConsumerGroup:
             count=self.count,
             block=self.block_ms,
         )
-        return _pages(pages)
+        return parse_pages(pages)
 
     async def _create(self) -> None:
         for stream, options in self.streams.items():
@@ -361,7 +361,7 @@ class EventConsumer:
             await self.source.finish(page, await self.handle(page) or ())
 
 
-def _pages(answer: Any) -> list[Page]:
+def parse_pages(answer: Any) -> list[Page]:
     """Return the pages in an answer to XREAD or XREADGROUP."""
     if isinstance(answer, dict):  # in RESP 3; a list of pairs in RESP 2
         answer = [(key, pages[0]) for key, pages in answer.items()]

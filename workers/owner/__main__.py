@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stats = OwnerStatsPublisher(journal, time.monotonic)
     spec = _with_catalogue(spec, CatalogueReader(client, keys, options.cloud, signing))
     owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
-    worker_process.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
+    worker_process.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.attend)
 
     def reload() -> None:
         try:

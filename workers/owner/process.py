@@ -8,6 +8,7 @@ tick, begin a refresh) must go on when the queue of doorbells does not.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 import uuid
@@ -42,6 +43,7 @@ from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
 from broker.storage.outages import until_answered
+from broker.storage.streams import Entry
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
@@ -72,6 +74,11 @@ GROUP = 64
 #: broken.
 MOST_POISON_IN_A_ROW = 3
 _HISTORY_STEP_S = 3600.0
+#: How long an owner that was woken stays at its inbox: while commands come, and while none comes. Celery's
+#: remote control waits for the first.
+_AWAKE_S, _LISTEN_S = 0.4, 0.1
+#: Age up to which an advert stands while decisions follow one another; the API looks every 0.1 s.
+_ADVERT_S = 0.05
 _SET_ASIDE = "its owner failed over this command and has set it aside for its operators (spotfed dlq)"
 
 log = structlog.get_logger(__name__)
@@ -138,6 +145,7 @@ class OwnerProcess:
         self._poison: dict[str, str] = {}  # how commands broke the owner, by their id
         self._poison_in_a_row, self._poisoned_entry = 0, ""
         self._ticked = "0-0"
+        self._advertised_s, self._owes_advert = -math.inf, False  # on the monotonic clock; was one left out?
         self._unpublished: QuantileTable | None = None
 
     def _sampling(self) -> Sampling:
@@ -231,16 +239,50 @@ class OwnerProcess:
 
     # -- the inbox -------------------------------------------------------------------------------------------
 
-    def drain(self) -> bool:
+    def attend(self) -> None:
+        """Handle what is in the inbox, and stay there while commands come: what a doorbell does.
+
+        Who is awake hears of a command by reading it, without a doorbell between. Commands whose senders do
+        not wait are read and verified meanwhile, and decided with the next one, as little later as after a
+        planned wake-up (``broker.requests.owner_commands``). While decisions follow one another, the advert
+        is written now and then, and with the last one.
+        """
+        ends_s = time.monotonic() + _AWAKE_S
+        is_over = not self.drain() or self._trace_time
+        came: list[Entry] = []
+        while not is_over:
+            try:
+                latest = self._journal.await_inbox(came[-1][0] if came else self._cursor, _LISTEN_S)
+            except redis.RedisError as error:  # the timetable comes back
+                log.info("queue is away", cloud=self._journal.cloud, why=str(error))
+                return
+            came += latest
+            is_over = not latest or time.monotonic() >= ends_s or self._stopping.is_set()
+            if is_over or self._is_awaited(came):
+                self.drain(came, may_wait=not is_over)
+                came = []
+
+    def _is_awaited(self, came: Sequence[Entry]) -> bool:
+        """Return whether somebody waits for the answer to a command that is not handled yet."""
+        with self._guarded():
+            return any(
+                not isinstance(command, MalformedCommand) and command.reply_to is not None
+                for _, commands in self._journal.read_inbox(self._cursor, GROUP, came)
+                for command in commands
+            )
+        return True
+
+    def drain(self, came: Sequence[Entry] | None = None, *, may_wait: bool = False) -> bool:
         """Handle what is in the inbox, and take a refresh under way a step further.
 
-        Returns False if the inbox could not be read to its end.
+        came: what has just been read of it. may_wait: whether the advert may be left to a later call, if the
+        last one is young. Returns False if the inbox could not be read to its end.
         """
         with self._guarded():
             try:
                 self._step_refresh()
-                while self._drain_group():
-                    pass
+                while self._drain_group(came, may_wait=may_wait):
+                    came = None
             except _PoisonError:
                 self._request_log.forget()
                 self._recover()
@@ -249,11 +291,11 @@ class OwnerProcess:
                 return True
         return False
 
-    def _drain_group(self) -> bool:
+    def _drain_group(self, came: Sequence[Entry] | None, *, may_wait: bool) -> bool:
         """Handle a group of commands in one commit; return True when there may be more."""
         if self._trace_time and self._refresher.busy:
             return False  # the next command waits for the table
-        entries = self._journal.read_inbox(self._cursor, GROUP)
+        entries = self._journal.read_inbox(self._cursor, GROUP, came)
         decisions, cursor, table_due_s, handled, poisoned = Decisions(), None, None, 0, False
         for entry, commands in entries:
             poisoned = any(self._is_poison(command) for command in commands)
@@ -264,9 +306,9 @@ class OwnerProcess:
             cursor = entry
             if handled >= GROUP or poisoned:  # what breaks this owner must not break the next one too
                 break
-        if cursor is not None or decisions:
-            self._write(decisions, cursor, advert=True)
-            self._cursor = cursor or self._cursor
+        is_young = may_wait and time.monotonic() - self._advertised_s < _ADVERT_S
+        self._write(decisions, cursor, advert=not is_young)
+        self._cursor = cursor or self._cursor
         self._request_log.write()
         if table_due_s is not None:
             self._write(self._owner.advance(table_due_s, _now()))
@@ -330,9 +372,12 @@ class OwnerProcess:
         return Decisions(replies=[(command.reply_to, Reply(command=command.id, answer=answer))])
 
     def _write(self, decisions: Decisions, cursor: str | None = None, *, advert: bool = False) -> None:
-        if decisions or cursor is not None:
+        if decisions or cursor is not None or (advert and self._owes_advert):
             self._lease.write(decisions, cursor, self._owner.advert(_now()) if advert else None)
             self._since_snapshot += len(decisions.events)
+            self._owes_advert = not advert
+            if advert:
+                self._advertised_s = time.monotonic()
 
     def keep_short(self) -> None:
         """After enough entries take a snapshot, and cut the journal behind it."""
