@@ -16,7 +16,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from broker.storage.hiredis_packer import use_hiredis_packer
+from broker.storage.lean_client import make_lean_client
 from broker.storage.tls import redis_tls
 
 SOCKET_TIMEOUT_S = 5.0
@@ -99,9 +99,12 @@ class WaitingPool(redis.asyncio.ConnectionPool):
 
     async def release(self, connection: AbstractConnection) -> None:
         """Take a connection back, and let the next one who waits have it."""
+        self._in_use_connections.remove(connection)
         try:
-            await super().release(connection)
+            if connection.should_reconnect():
+                await connection.disconnect()
         finally:
+            self._available_connections.append(connection)
             self._free.release()
 
     async def ensure_connection(self, connection: Any) -> None:
@@ -142,7 +145,7 @@ def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
     """
     fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0), "timeout": SOCKET_TIMEOUT_S} | redis_tls(url)
     pool = WaitingPool.from_url(url, **(fixed | options))
-    return use_hiredis_packer(redis.asyncio.Redis.from_pool(pool))
+    return make_lean_client(pool)
 
 
 def is_refusal(error: Exception) -> bool:

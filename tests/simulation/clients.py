@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
-from tests.simulation.clockwork import running
+from tests.simulation.clockwork import Event, running
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -103,6 +103,16 @@ class BlockingClient(_Connection):
 
     def xrange(self, stream: str, low: str, high: str, count: int) -> Any:
         return self._call("XRANGE", stream, low, high, "COUNT", count)
+
+    def xread(self, streams: dict[str, str], block: int) -> Any:
+        ((stream, after),) = streams.items()
+        store, clock = self.world.store, self.world.clock
+        until_s = clock.time() + block / 1000
+        while not (found := self._call("XRANGE", stream, f"({after}", "+")) and clock.time() < until_s:
+            grown = Event()
+            store.waiting.setdefault(stream.encode(), []).append(grown.set)
+            grown.wait(until_s - clock.time())
+        return [(stream.encode(), found)] if found else []
 
     def xrevrange(self, stream: str, high: str, low: str, count: int) -> Any:
         return self._call("XREVRANGE", stream, high, low, "COUNT", count)

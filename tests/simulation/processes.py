@@ -149,7 +149,7 @@ class OwnerProcess(_Process):
         while True:
             self._bell.wait()
             self._bell.clear()
-            runtime.drain()
+            runtime.attend()
 
     def _cloud_spec(self, node_cores: tuple[int, ...]) -> CloudSpec:
         return CloudSpec(self.cloud.id, node_cores, grace_s=self.cloud.grace_s, first_table_s=1e12)
