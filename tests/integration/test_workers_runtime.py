@@ -12,6 +12,7 @@ import redis
 
 from broker.contract import (
     GANGS_SINCE,
+    Advert,
     Batch,
     CloudInfo,
     Command,
@@ -174,6 +175,92 @@ def test_an_owner_that_every_command_breaks_stops(bench: Bench, monkeypatch: pyt
         bench.tell(reserve(f"r{number}.1"))
     with pytest.raises(Failed, match=str(EXIT_BROKEN)):
         bench.tell(reserve("r9.1"))
+
+
+def send_once_awake(bench: Bench, monkeypatch: pytest.MonkeyPatch, *entries: Command) -> None:
+    """Lets an owner attend to entries that come, one by one, right after its first look into the inbox."""
+    drain, sent = OwnerProcess.drain, False
+
+    def drain_then_send(self: OwnerProcess, *arguments: Any, **options: Any) -> bool:
+        nonlocal sent
+        is_read = drain(self, *arguments, **options)
+        if not sent:
+            sent = True
+            for command in entries:
+                bench.journal.send("A", [command])
+        return is_read
+
+    monkeypatch.setattr(OwnerProcess, "drain", drain_then_send)
+    bench.runtime.attend()
+
+
+def without_reply(command: Command) -> Command:
+    return command.model_copy(update={"reply_to": None})
+
+
+def advertised_leases(bench: Bench) -> int:
+    advert = bench.client.get(bench.keys.advert("A"))
+    assert isinstance(advert, bytes)
+    return Advert.model_validate_json(advert).spot_leases
+
+
+def test_an_owner_that_is_awake_needs_no_doorbell(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = reserve("r.1"), reserve("s.1")
+    bench.tell(first)
+    send_once_awake(bench, monkeypatch, without_reply(confirm("r.1")), second)
+    assert [reply.command for reply in bench.replies()] == [second.id]
+    kinds = [event.kind for event in bench.events()]
+    assert kinds[-2:] == [EventKind.ADMITTED, EventKind.RESERVED]
+    assert bench.client.xlen(bench.keys.inbox("A")) == 0
+    assert advertised_leases(bench) == 2
+
+
+def test_what_nobody_waits_for_is_handled_before_an_owner_rests(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.tell(reserve("r.1"))
+    send_once_awake(bench, monkeypatch, without_reply(confirm("r.1")))
+    assert bench.events()[-1].kind is EventKind.ADMITTED
+    assert bench.client.xlen(bench.keys.inbox("A")) == 0
+
+
+def test_adverts_of_an_owner_that_is_awake_are_fewer_than_its_turns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.owner.process._ADVERT_S", 60.0)
+    bench.tell(reserve("r.1"))
+    bench.journal.send("A", [reserve("s.1")])
+    bench.runtime.drain(bench.journal.await_inbox("0-0", 1.0), may_wait=True)
+    assert len(bench.replies()) == 1
+    assert advertised_leases(bench) == 1
+    bench.runtime.drain([])
+    assert advertised_leases(bench) == 2
+
+
+def test_a_command_that_breaks_an_owner_that_is_awake_is_left_out_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = Owner.handle
+
+    def broken(self: Owner, command: Any, now_s: float, now: str) -> Any:
+        if command.id == poison.id:
+            raise RuntimeError("half way")
+        return handle(self, command, now_s, now)
+
+    monkeypatch.setattr(Owner, "handle", broken)
+    before, poison, after = reserve("r.1"), reserve("s.1"), reserve("t.1")
+    send_once_awake(bench, monkeypatch, before, poison, after)
+    answered = bench.replies() + bench.tell()
+    assert [reply.command for reply in answered] == [before.id, poison.id, after.id]
+
+
+def test_what_was_read_and_is_handled_by_now_is_not_handled_again(bench: Bench) -> None:
+    bench.journal.send("A", [reserve("r.1")])
+    came = bench.journal.await_inbox("0-0", 1.0)
+    assert len(came) == 1
+    bench.runtime.drain()
+    bench.runtime.drain(came)
+    assert len(bench.replies()) == 1
 
 
 def test_an_owner_that_was_overtaken_stops(bench: Bench) -> None:

@@ -45,18 +45,18 @@ def extend_under_notice(
     return changes
 
 
-@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=10)
+@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=9)
 def promised_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     running = [instance for instance in inventory.youngest_spot() if instance.evict_at_s is None]
     return sorted(running, key=lambda instance: instance.yields)
 
 
-@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=3)
+@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=0)
 def not_the_youngest_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     return oldest_first(inventory)
 
 
-@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=10)
+@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=0)
 def all_needed(
     _sound: Sound, _inventory: Inventory, marked: list[Instance], _room: object, _request: object
 ) -> tuple[Instance, ...]:
@@ -70,7 +70,7 @@ def counted_as_said(
     return how, cause
 
 
-@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=1)
+@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=10)
 def expect_no_eviction(sound: Sound, cloud: Cloud, instance: Instance) -> None:
     sound(cloud, replace(instance, evict_at_s=None))
 
@@ -87,7 +87,7 @@ def give_half_the_notice(
     return Noticed(replace(victim, evict_at_s=now_s + cloud.spec.grace_s / 2), now_s, cause)
 
 
-@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=1)
+@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=10)
 def start_nobody(_sound: Sound, _cloud: Cloud, _node: int, _at_s: float) -> list[Change]:
     return []
 
@@ -141,14 +141,14 @@ def widen_nothing(_sound: Sound, _cloud: Cloud, _nodes: int, _instance: Instance
     return None
 
 
-@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=19)
+@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=17)
 def no_misfits(
     _sound: Sound, _inventory: Inventory, _node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:
     return ()
 
 
-@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=19)
+@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=27)
 def all_misfits(
     _sound: Sound, inventory: Inventory, node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:
