@@ -16,7 +16,7 @@ BROKER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=47)
+@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=36)
 def decided_by_itself(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
@@ -43,7 +43,7 @@ def decided_for_good(
     return result
 
 
-@mutation(BROKER_BUGS, "keys of the dead stay held", RequestStore.accept_call, seed=5)
+@mutation(BROKER_BUGS, "keys of the dead stay held", RequestStore.accept_call, seed=3)
 async def hold_for_minutes(
     sound: Sound, store: RequestStore, principal: str, key: str, fingerprint: str, _ms: int, token: str
 ) -> Any:
