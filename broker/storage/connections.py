@@ -101,7 +101,7 @@ class WaitingPool(redis.asyncio.ConnectionPool):
         """Take a connection back, and let the next one who waits have it."""
         self._in_use_connections.remove(connection)
         try:
-            if connection.should_reconnect():
+            if connection.should_reconnect():  # type: ignore[no-untyped-call]
                 await connection.disconnect()
         finally:
             self._available_connections.append(connection)

@@ -264,13 +264,13 @@ class OwnerProcess:
 
     def _is_awaited(self, came: Sequence[Entry]) -> bool:
         """Return whether somebody waits for the answer to a command that is not handled yet."""
+        commands: list[Command | MalformedCommand] = []
         with self._guarded():
-            return any(
-                not isinstance(command, MalformedCommand) and command.reply_to is not None
-                for _, commands in self._journal.read_inbox(self._cursor, GROUP, came)
-                for command in commands
-            )
-        return True
+            for _, parsed in self._journal.read_inbox(self._cursor, GROUP, came):
+                commands += parsed
+        return any(
+            not isinstance(command, MalformedCommand) and command.reply_to is not None for command in commands
+        )
 
     def drain(self, came: Sequence[Entry] | None = None, *, may_wait: bool = False) -> bool:
         """Handle what is in the inbox, and take a refresh under way a step further.
