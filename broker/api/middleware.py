@@ -7,6 +7,7 @@ those of the owners of clouds.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -90,7 +91,8 @@ class RequestLogMiddleware:
                     "spotfed.request_id": call,
                 }
                 self._spans.send_call(call, parent, f"{method} {route or ''}".strip(), took_s, attributes)
-            _log_call(method, scope["path"], status, took_s)
+            # Later: what was sent to the caller leaves this process when this task pauses.
+            asyncio.get_running_loop().call_soon(_log_call, method, scope["path"], status, took_s)
 
     def _route(self, scope: Scope) -> str | None:
         if not self._routes:
