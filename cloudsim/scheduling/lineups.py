@@ -142,7 +142,7 @@ def lineup(name: object, *, field: str = "lineup") -> LineUp:
     """
     if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
-    added = load_plugins(LINE_UPS, LineUp)
+    added: dict[str, LineUp] = load_plugins(LINE_UPS, LineUp)
     if isinstance(name, str) and name in added:
         return replace(added[name], name=name)
     known = ", ".join(sorted({*_BY_NAME, *added}))
