@@ -263,7 +263,7 @@ class OwnerProcess:
                 came = []
 
     def _is_awaited(self, came: Sequence[Entry]) -> bool:
-        """Return whether somebody waits for the answer to a command that is not handled yet."""
+        """Return whether the sender of a command that is not handled yet waits for its answer."""
         commands: list[Command | MalformedCommand] = []
         with self._guarded():
             for _, parsed in self._journal.read_inbox(self._cursor, GROUP, came):
