@@ -243,7 +243,7 @@ class World:
             waits = sorted(task.get_name() for task in self._tasks)
             self.breach(f"I8: {len(waits)} users still wait for an answer: {waits[:3]}")
         for _ in range(100):
-            if self._quiet():  # no commit is under way
+            if self._quiet():
                 break
             await asyncio.sleep(0.05)
         owners = {cloud: owner for cloud in self.owners if (owner := self._owner(cloud)) is not None}
@@ -251,10 +251,11 @@ class World:
         self.checker.answered(self.users.answers)
 
     def _quiet(self) -> bool:
+        """Whether no commit is under way, and no advert left to a moment later."""
         owners = [self._owner(cloud) for cloud in self.owners]
         runtimes = [owner.runtime for owner in owners if owner is not None]
         return len(runtimes) == len(owners) and not any(
-            one is None or one._lock._held  # type: ignore[attr-defined]
+            one is None or one._lock._held or one._owes_advert  # type: ignore[attr-defined]
             for one in runtimes
         )
 
