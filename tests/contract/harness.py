@@ -40,6 +40,7 @@ from cloudsim.disclosure.levels import Disclosure
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import warm_up
+from tests.support.wait import LIMIT_S
 from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
@@ -123,10 +124,13 @@ class FakeOwner(threading.Thread):
         self._journal.publish_info(self.info)
 
     def go_deaf(self) -> None:
-        """From now on it reads nothing; what it had begun to read is answered before this returns."""
+        """Reads and answers what was sent before this call, and then nothing.
+
+        A confirmation is in the inbox before its request is answered; so a lease that was granted runs.
+        """
         self._rests.clear()
         self.deaf.set()
-        assert self._rests.wait(5) or self._ending.is_set()
+        assert self._rests.wait(LIMIT_S) or self._ending.is_set()
 
     def show_table(self, shown: Mapping[str, Any]) -> None:
         """Publishes a table as the process of an owner does."""
@@ -139,8 +143,8 @@ class FakeOwner(threading.Thread):
     def run(self) -> None:
         cursor, advertised_s = "0-0", 0.0
         while not self._ending.is_set():
-            if self.deaf.is_set():
-                self._rests.set()
+            deaf = self.deaf.is_set()  # asked before the inbox is read
+            if deaf and self._rests.is_set():
                 time.sleep(0.01)
                 continue
             self._redis.xread({self._inbox: cursor}, count=64, block=20)
@@ -155,6 +159,8 @@ class FakeOwner(threading.Thread):
             if entries or time.monotonic() > advertised_s + 0.5:
                 advertised_s = time.monotonic()
                 self._commit(outcome, cursor if entries else None)
+            if deaf and not entries:
+                self._rests.set()
 
     def _commit(self, outcome: Decisions, cursor: str | None) -> None:
         replies: dict[str, list[Any]] = {}
