@@ -28,7 +28,7 @@ def test_a_cancellation_is_kept_while_the_owner_is_away(federation: Federation, 
     response = api.delete(f"/v1/leases/{lease}")
     assert response.status_code == 202
     assert response.json()["done"] is False
-    east.deaf.clear()
+    east.hear()
     wait_until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "cancelled")
 
 
@@ -100,7 +100,7 @@ def test_own_users_of_a_silent_owner(federation: Federation, api: httpx.Client) 
     problem(response, "owner-silent")
     assert response.headers["retry-after"] == "1"
     assert api.delete("/v1/clouds/east/on-demand/other").status_code == 202
-    east.deaf.clear()
+    east.hear()
     wait_until(
         lambda: api.post("/v1/clouds/east/on-demand", json={"id": "vm", "cores": 4}).status_code == 201
     )
@@ -109,16 +109,18 @@ def test_own_users_of_a_silent_owner(federation: Federation, api: httpx.Client) 
 def test_a_silent_cloud_becomes_unreachable_and_comes_back(redis_url: str) -> None:
     from tests.contract.harness import KEY, serving
 
-    with serving(Federation(redis_url, advert_max_age_s=0.8)) as federation:
+    with serving(Federation(redis_url)) as federation:
         east = federation.join("east")
         with httpx.Client(base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}) as api:
             assert api.get("/readyz").status_code == 200
             east.go_deaf()
+            federation.forget_adverts_after(0.8)
             wait_until(lambda: not api.get("/v1/clouds/east").json()["reachable"])
             problem(api.get("/readyz"), "not-ready")
             body = problem(api.post("/v1/requests", json=WISH), "refused")
             assert [one["reason"] for one in body["refusals"]] == ["unreachable"]
-            east.deaf.clear()
+            east.hear()
+            federation.forget_adverts_after(60.0)
             wait_until(lambda: api.get("/v1/clouds/east").json()["reachable"])
             assert api.post("/v1/requests", json=WISH).status_code == 201
 

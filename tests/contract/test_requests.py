@@ -127,7 +127,7 @@ def test_a_silent_cloud_is_abandoned_and_never_has_the_lease_too(
 ) -> None:
     silent = federation.join("silent", (2,))
     federation.join("next", (8,))
-    silent.swallow.set()  # it admits, but nobody hears
+    silent.swallow_answers()  # it admits, but nobody hears
     body = api.post("/v1/requests", json=WISH | {"id": "s"}).json()
     assert body["lease"]["id"] == "s.2"
     assert body["lease"]["cloud"] == "next"

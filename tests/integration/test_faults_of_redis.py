@@ -109,7 +109,7 @@ def test_when_memory_is_full_the_api_says_so_and_nothing_is_lost(server: Embedde
             # Whose call it is is counted, so that reading may have to wait too; but nothing answers 500.
             assert api.get("/v1/leases/before.1").status_code == 200
             client.config_set("maxmemory", 0)
-        east.deaf.clear()
+        east.hear()
         assert api.post("/v1/requests", json=wish | {"id": "full0"}).status_code == 201
         wait_until(lambda: set(east.running()) == {"before.1", "full0.1"})
         check_journal([event for _, event in Journal(federation.redis, federation.keys, "east").read()])
