@@ -1,7 +1,5 @@
 """Leases, clouds and what a cloud's own users ask."""
 
-import time
-
 import httpx
 
 from tests.contract.harness import Federation
@@ -169,14 +167,16 @@ def test_overflow_is_placed_elsewhere_and_ends_there(federation: Federation, api
 
 
 def test_stopping_what_was_placed_elsewhere(federation: Federation, api: httpx.Client) -> None:
-    federation.join("home", (2,), overflow=True)
+    home = federation.join("home", (2,), overflow=True)
     federation.join("away", (4,))
     assert api.post("/v1/clouds/home/on-demand", json={"id": "vm-1", "cores": 2}).status_code == 201
     for number in range(2, 4):
         body = {"id": f"vm-{number}", "cores": 2, "lifetime_s": 500}
         problem(api.post("/v1/clouds/home/on-demand", json=body), "refused")
     wait_until(lambda: len(api.get("/v1/leases").json()["leases"]) == 2)
-    time.sleep(0.3)
+    offers = home.owner.state.offers
+    for name in ("vm-2", "vm-3"):
+        wait_until(lambda name=name: (offer := offers.get(name)) is not None and offer.state == "placed")  # type: ignore[misc]
     assert api.delete("/v1/clouds/home/on-demand/vm-2").status_code == 200
     wait_until(lambda: len(api.get("/v1/leases", params={"state": "cancelled"}).json()["leases"]) == 1)
     assert api.delete("/v1/clouds/home/on-demand/vm-3").status_code == 200

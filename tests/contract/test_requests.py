@@ -203,7 +203,7 @@ def test_one_id_at_once_from_many_gets_one_lease(federation: Federation, api: ht
         barrier.wait()
         headers = {"Authorization": f"Bearer {KEY}"}
         return httpx.post(
-            f"{federation.url}/v1/requests", json=WISH | {"id": "one"}, headers=headers, timeout=20
+            f"{federation.url}/v1/requests", json=WISH | {"id": "one"}, headers=headers, timeout=60
         )
 
     with ThreadPoolExecutor(8) as pool:

@@ -84,7 +84,7 @@ def test_all_processes_find_the_server_that_was_promoted(pair: Pair, tmp_path: P
             processes.montecarlo(),
             processes.start("broker.api", "--port", url.rpartition(":")[2]),
         ]
-        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=20) as api:
+        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=60) as api:
 
             def status(path: str) -> int:
                 try:
@@ -176,7 +176,7 @@ def test_they_find_it_under_the_generated_users(tmp_path: Path) -> None:
             processes.start("workers.montecarlo", "--name", "m", **user("montecarlo")),
             processes.start("broker.api", "--port", url.rpartition(":")[2], **user("broker")),
         ]
-        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=20) as api:
+        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=60) as api:
 
             def admit(name: str) -> None:
                 def admitted() -> bool:

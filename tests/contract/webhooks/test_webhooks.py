@@ -70,17 +70,17 @@ def test_who_does_not_answer_is_given_up_and_asked_again(redis_url: str, receive
 
     def silent_once(one: Arrived) -> tuple[int, dict[str, str]]:
         if len(receiver.arrived) == 1:
-            released.wait(10)
+            released.wait(60)
         return 200, {}
 
     receiver.answer = silent_once
-    settings = SETTINGS | {"webhook_timeout_s": 0.2}
+    settings = SETTINGS | {"webhook_timeout_s": 1.0}
     with serving(Federation(redis_url, **settings)) as federation, operator(federation) as api:
         path, _ = make(api, receiver)
         happen(federation, 1)
         wait_until(lambda: len(log(api, path)) == 2)
         first, second = log(api, path)
-        assert (first["status"], first["error"]) == (None, "no answer within 0.2 s")
+        assert (first["status"], first["error"]) == (None, "no answer within 1 s")
         assert second["delivered"]
         released.set()
 
@@ -118,7 +118,7 @@ def test_a_slow_receiver_delays_nobody_else(
 ) -> None:
     released = threading.Event()
     with receiving() as slow:
-        slow.answer = lambda _: (200 if released.wait(10) else 500, {})
+        slow.answer = lambda _: (200 if released.wait(60) else 500, {})
         make(api, slow)
         make(api, receiver)
         ids = happen(federation, 20)
@@ -133,11 +133,11 @@ def test_many_slow_receivers_take_the_slots_of_nobody_else(
     federation: Federation, api: httpx.Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three times as many as there are slots, each of them silent until the others have everything."""
-    for name, value in (("_QUICK_SLOTS", 2), ("_SLOW_SLOTS", 2), ("_SLOW_S", 0.05)):
+    for name, value in (("_QUICK_SLOTS", 2), ("_SLOW_SLOTS", 2), ("_SLOW_S", 0.5)):
         monkeypatch.setattr(f"broker.webhooks.worker.{name}", value)
     released = threading.Event()
     with receiving() as slow:
-        slow.answer = lambda _: (200 if released.wait(10) else 500, {})
+        slow.answer = lambda _: (200 if released.wait(60) else 500, {})
         for number in range(6):
             assert api.post("/v1/webhooks", json={"url": f"{slow.url}/{number}"}).status_code == 201
         first = happen(federation, 1)

@@ -172,7 +172,7 @@ class Raw:
     def __exit__(self, *_: object) -> None:
         self.ended.set()
         self.listening.close()
-        self.thread.join(5)
+        self.thread.join(60)
 
     def _serve(self) -> None:
         connection, _ = self.listening.accept()
@@ -182,7 +182,7 @@ class Raw:
                 for part in self.parts:
                     connection.sendall(part)
                     self.sent += len(part)
-                self.ended.wait(10)
+                self.ended.wait(60)
             except OSError:
                 pass
 
@@ -201,7 +201,7 @@ def test_an_endless_answer_is_not_read() -> None:
 
 
 def test_an_answer_that_never_ends_counts_by_its_status() -> None:
-    outcome, _ = raw(b"HTTP/1.1 503 Busy\r\nContent-Length: 10\r\nRetry-After: 7\r\n\r\n1", timeout_s=0.5)
+    outcome, _ = raw(b"HTTP/1.1 503 Busy\r\nContent-Length: 10\r\nRetry-After: 7\r\n\r\n1", timeout_s=1.0)
     assert (outcome.error, outcome.retry_after_s) == ("answered 503", 7.0)
 
 
