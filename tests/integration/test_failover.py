@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,17 +23,12 @@ from broker.storage.embedded_server import EmbeddedRedis
 from tests.cases.socket_proxy import Proxy, proxy_to
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.xdist_group("worker-processes")
 
 WISH = {"cores": 1, "lifetime_s": 1e6}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

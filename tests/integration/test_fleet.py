@@ -26,7 +26,7 @@ from broker.fleet.state_file import FleetFile
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from tests.contract.harness import KEY, Federation, serving
-from tests.integration.test_local import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

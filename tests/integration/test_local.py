@@ -16,6 +16,7 @@ import pytest
 
 from broker.jobs.models import ENDED
 from broker.local.process_list import QUEUE, ProcessList, wall_time
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,12 +40,6 @@ trace = { synthetic = "production-A", days = 16, seed = 12 }
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Tried:
     """Commands run against one state directory."""
 
@@ -60,7 +55,7 @@ class Tried:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

@@ -140,6 +140,8 @@ def test_a_round_is_one_entry_and_one_bell_a_cloud(empty: redis.Redis, redis_url
         entries = await world.inbox("a")
         assert [len(entry) for entry in entries] == [10, 10], "the attempts, then what was decided"
         assert {type(one).__name__ for one in entries[1]} == {"Confirm"}
+        while not world.rung:  # on a thread of its own
+            await asyncio.sleep(0.005)
         assert world.rung == ["a"]
         assert await world.inbox("b") == []
 
