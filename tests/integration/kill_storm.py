@@ -56,7 +56,7 @@ ENVIRONMENT = {"SPOTFED_REPLY_DEADLINE_S": "2", "SPOTFED_RESERVATION_TTL_S": "12
 PATIENCE_S = 180.0  # an answer may have to wait for several restarts in a row
 SETTLE_S = 90.0
 LISTENER_GIVES_UP_S = 10.0
-HEARD_LIMIT_S = 30.0
+HEARD_LIMIT_S = 120.0
 USERS = 6
 MEMBER, SPOT_CORES = "user", 100
 

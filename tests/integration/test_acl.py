@@ -189,7 +189,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
 def _control_remotely(shared: Shared) -> None:
     """The operator asks all workers and hears their events."""
     operator = _app(shared, "operator")
-    ping = operator.control.inspect(timeout=2.0).ping
+    ping = operator.control.inspect(timeout=10.0, limit=3).ping  # ends with the third answer
 
     def answers() -> bool:
         return {name.partition("-")[0] for name in ping() or {}} == {"cloud.A", "m", "jobs.own"}
@@ -200,7 +200,7 @@ def _control_remotely(shared: Shared) -> None:
         receiver = operator.events.Receiver(
             connection, handlers={"worker-heartbeat": lambda event: heard.add(event["hostname"])}
         )
-        for _ in receiver.itercapture(timeout=10, limit=6):
+        for _ in receiver.itercapture(timeout=60, limit=6):
             pass
     assert heard
 

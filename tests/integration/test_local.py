@@ -47,6 +47,7 @@ class Tried:
         self.port = free_port()
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOTFED_")}
         self.environment = {**kept, "SPOTFED_STATE_DIR": str(directory), "SPOTFED_PORT": str(self.port)}
+        self.environment["SPOTFED_REPLY_DEADLINE_S"] = "20"  # owners may stand still under load
         self.directory = directory
 
     def spotfed(self, *arguments: str) -> subprocess.CompletedProcess[str]:

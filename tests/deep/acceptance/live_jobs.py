@@ -41,7 +41,7 @@ PREFIX = "jobs:"
 KEYS = RedisKeys(PREFIX)
 ENVIRONMENT = {"SPOTFED_CALLS_PER_S": "0"}
 PATIENCE_S = 60.0
-TABLES_S = 120.0
+TABLES_S = 300.0
 
 
 def run(

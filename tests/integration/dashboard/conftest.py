@@ -25,7 +25,7 @@ OPTIONS = (
     "--disable-sync",
     "--no-first-run",
 )
-LIMIT_MS = 30_000.0
+LIMIT_MS = 60_000.0
 
 
 @contextmanager
