@@ -66,7 +66,11 @@ def test_away_and_back(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_a_frozen_queue_is_away(tmp_path: Path) -> None:
+def test_a_frozen_queue_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As outside these tests, see their conftest.py.
+    monkeypatch.setattr(
+        "broker.api.container._TIMEOUTS", {"socket_timeout": 3.0, "socket_connect_timeout": 3.0}
+    )
     with (
         EmbeddedRedis(tmp_path / "redis", appendfsync="no") as server,
         serving(Federation(server.url)) as federation,
