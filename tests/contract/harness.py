@@ -293,6 +293,7 @@ class Federation:
 
     def serve(self) -> None:
         """Starts the API in a thread and returns once it answers."""
+        assert self._server is None, "the one that runs would never be stopped"
         self._server = _Server(self.settings)
         self.url = self._server.url
 
