@@ -35,6 +35,7 @@ from broker.storage.connections import connect
 from broker.storage.embedded_server import find_server
 from tests.bench import bare_celery, cpu, load
 from tests.bench.targets import line, percentile
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -74,14 +75,6 @@ class Side:
         return statistics.median(self.rates)
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        port = listener.getsockname()[1]
-        assert isinstance(port, int)
-        return port
-
-
 @contextmanager
 def _process(*command: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """A child process, ended by pid."""
@@ -117,7 +110,7 @@ def product(directory: Path, api_processes: int) -> Iterator[Place]:
     """``spotfed up``, as anybody starts it, but for the limit of calls a second."""
     federation = directory / "federation.toml"
     federation.write_text(_FEDERATION, encoding="utf-8")
-    port = _free_port()
+    port = free_port()
     command = [
         str(Path(sys.executable).with_name("spotfed")),
         "up",
@@ -143,7 +136,7 @@ def bare(directory: Path) -> Iterator[tuple[Place, str]]:
     directory.mkdir()
     path = directory / "bare.sock"
     options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"]
-    url, port = f"unix://{path}?db=0", _free_port()
+    url, port = f"unix://{path}?db=0", free_port()
     with ExitStack() as stack:
         stack.enter_context(_process(str(find_server()), *options))
         client = stack.enter_context(connect(url))

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import statistics
 import tempfile
 import time
@@ -26,6 +25,7 @@ from broker.local.process_list import ProcessList
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from tests.bench.targets import line
+from tests.support.ports import free_port
 
 TARGET_S = 3.0
 KEYS, CLOUD = RedisKeys(), "c0"
@@ -51,12 +51,6 @@ def first_admission(url: str, key: str, stamp: str) -> None:
     raise TimeoutError(f"no request was admitted in {_LIMIT_S:.0f} s")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(
@@ -71,7 +65,7 @@ def main() -> None:
         trace = f'{{ synthetic = "table-1", hours = {hours + 100}, seed = 1 }}'
         file.write_text(f'[[cloud]]\nid = "{CLOUD}"\nnodes = "20x4"\ntrace = {trace}\n')
         options = f"--time wall --speed 1 --history {hours}h --samples 500 --seed 1".split()
-        layout = ProcessList(file, (CLOUD,), tuple(options), port=_free_port())
+        layout = ProcessList(file, (CLOUD,), tuple(options), port=free_port())
         with LocalFederation(layout, directory / "state") as local:
             assert local.redis_url is not None
             with connect(local.redis_url) as queue:

@@ -31,7 +31,7 @@ def test_it_is_accepted_kept_and_carried_out_on_return(
     shown = api.get(f"/v1/leases/{lease}").json()
     assert shown["state"] == "running", "nobody says that it has ended before it has"
     assert federation.redis.xlen(federation.keys.inbox("east")) >= 1
-    east.deaf.clear()
+    east.hear()
     wait_until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "cancelled")
     again = api.delete(f"/v1/leases/{lease}")
     assert (again.status_code, again.json()["done"]) == (200, True)

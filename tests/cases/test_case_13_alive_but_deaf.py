@@ -60,18 +60,20 @@ def owner(
 
 
 @pytest.fixture
-def api(owner: Deaf, redis_url: str) -> Iterator[httpx.Client]:
+def federation(owner: Deaf, redis_url: str) -> Iterator[Federation]:
     unsigned = {"trust": None, "signing_key": None}  # as its owner is
-    federation = Federation(redis_url, advert_max_age_s=MAX_AGE_S, reply_deadline_s=5.0, **unsigned)
-    federation.prefix, federation.keys = "rt:", RedisKeys("rt:")
-    federation.settings = federation.settings.model_copy(update={"key_prefix": "rt:"})
+    made = Federation(redis_url, advert_max_age_s=60.0, **unsigned)
+    made.prefix, made.keys = "rt:", RedisKeys("rt:")
+    made.settings = made.settings.model_copy(update={"key_prefix": "rt:"})
     assert owner.advert().cloud == "A"
-    with (
-        serving(federation),
-        httpx.Client(
-            base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=30
-        ) as client,
-    ):
+    with serving(made):
+        yield made
+
+
+@pytest.fixture
+def api(federation: Federation) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with httpx.Client(base_url=federation.url, headers=headers, timeout=60) as client:
         wait_until(lambda: reachable(client))
         yield client
 
@@ -95,11 +97,12 @@ def test_resets_cost_a_moment_and_nothing_else(owner: Deaf, api: httpx.Client) -
 
 
 def test_while_it_is_deaf_nothing_is_routed_to_it_and_its_leases_stand(
-    owner: Deaf, api: httpx.Client
+    owner: Deaf, federation: Federation, api: httpx.Client
 ) -> None:
     assert api.post("/v1/requests", json=WISH | {"id": "before"}).status_code == 201
     wait_until(lambda: api.get("/v1/leases/before.1").json()["state"] == "running")
     owner.proxy.cut()
+    federation.forget_adverts_after(MAX_AGE_S)
     wait_until(lambda: not reachable(api))
     said, inbox = owner.advert().at, owner.direct.xlen(owner.keys.inbox("A"))
     refused = api.post("/v1/requests", json=WISH | {"id": "meanwhile"})
@@ -113,18 +116,23 @@ def test_while_it_is_deaf_nothing_is_routed_to_it_and_its_leases_stand(
 
     owner.proxy.mend()
     wait_until(lambda: reachable(api))
+    federation.forget_adverts_after(60.0)
     assert api.post("/v1/requests", json=WISH | {"id": "after"}).status_code == 201
     assert api.get("/v1/leases/before.1").json()["state"] == "running"
     assert owner.kinds().count(EventKind.OPENED) == 1
 
 
-def test_when_only_the_answers_are_lost_nothing_is_done_twice(owner: Deaf, api: httpx.Client) -> None:
+def test_when_only_the_answers_are_lost_nothing_is_done_twice(
+    owner: Deaf, federation: Federation, api: httpx.Client
+) -> None:
     """A partition one way: what it writes arrives, and it does not hear so."""
     assert api.post("/v1/requests", json=WISH | {"id": "before"}).status_code == 201
     owner.proxy.hush()
+    federation.expect_silence(True)
     for n in range(3):
         assert api.post("/v1/requests", json=WISH | {"id": f"r{n}"}).status_code in (201, 409)
     owner.proxy.unhush()
+    federation.expect_silence(False)
     wait_until(
         lambda: api.post("/v1/requests", json=WISH | {"id": f"a{time.monotonic()}"}).status_code == 201
     )

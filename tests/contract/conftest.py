@@ -27,6 +27,10 @@ def quick_processes() -> Iterator[None]:
         patch.setattr("httpx._transports.default.create_ssl_context", create_once)
         # redis-py swallows a cancellation now and then: the next one comes sooner.
         patch.setattr("broker.api.container._CANCEL_AGAIN_S", 0.1)
+        # A Redis that stands still for three seconds, as it may beside other tests, is not away.
+        patch.setattr(
+            "broker.api.container._TIMEOUTS", {"socket_timeout": 30.0, "socket_connect_timeout": 30.0}
+        )
         yield
 
 

@@ -40,11 +40,14 @@ from cloudsim.disclosure.levels import Disclosure
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import warm_up
+from tests.support.wait import LIMIT_S
 from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
 
 KEY = "a-test-key"
+#: How long calls wait for an owner that means to answer: a thread of a machine under load may stand still.
+PATIENCE = {"reply_deadline_s": 30.0, "trace_reply_deadline_s": 30.0}
 
 #: ``spotfed`` with its arguments: exit code, output and errors.
 Run = Callable[..., tuple[int, str, str]]
@@ -53,8 +56,7 @@ Run = Callable[..., tuple[int, str, str]]
 class FakeOwner(threading.Thread):
     """The real state machine of an owner and its real journal, driven by a loop that polls its inbox.
 
-    ``clock``: the cloud's time. ``deaf``: it reads nothing while this is set. ``swallow``: it carries
-    commands out and does not answer.
+    ``clock``: the cloud's time. ``on_silence``: is told whether the owner leaves calls unanswered.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class FakeOwner(threading.Thread):
         slices_s: tuple[float, ...] = (),
         fair_share: FairShare | None = None,
         runs_commands: bool = False,
+        on_silence: Callable[[bool], None] = lambda _: None,
         **options: Any,
     ):
         super().__init__(daemon=True, name=f"owner-{cloud}")
@@ -83,7 +86,8 @@ class FakeOwner(threading.Thread):
         )  # fmt: skip
         self.spec = OwnerSpec(spec, **options)
         self._clock = clock
-        self.deaf, self.swallow, self._rests = threading.Event(), threading.Event(), threading.Event()
+        self._deaf, self._swallows, self._rests = threading.Event(), threading.Event(), threading.Event()
+        self._on_silence = on_silence
         self.handled: list[Any] = []
         self._redis = connect(url)
         self._connection = self._redis.client_id()  # of its only connection, as one thread uses it
@@ -123,10 +127,24 @@ class FakeOwner(threading.Thread):
         self._journal.publish_info(self.info)
 
     def go_deaf(self) -> None:
-        """From now on it reads nothing; what it had begun to read is answered before this returns."""
+        """Reads and answers what was sent before this call, and then nothing until ``hear``.
+
+        A confirmation is in the inbox before its request is answered; so a lease that was granted runs.
+        """
         self._rests.clear()
-        self.deaf.set()
-        assert self._rests.wait(5) or self._ending.is_set()
+        self._deaf.set()
+        assert self._rests.wait(LIMIT_S) or self._ending.is_set()
+        self._on_silence(True)
+
+    def hear(self) -> None:
+        """Reads and answers again, what was sent meanwhile too."""
+        self._on_silence(False)
+        self._deaf.clear()
+
+    def swallow_answers(self) -> None:
+        """From now on it carries commands out and does not answer."""
+        self._swallows.set()
+        self._on_silence(True)
 
     def show_table(self, shown: Mapping[str, Any]) -> None:
         """Publishes a table as the process of an owner does."""
@@ -139,8 +157,8 @@ class FakeOwner(threading.Thread):
     def run(self) -> None:
         cursor, advertised_s = "0-0", 0.0
         while not self._ending.is_set():
-            if self.deaf.is_set():
-                self._rests.set()
+            deaf = self._deaf.is_set()  # asked before the inbox is read
+            if deaf and self._rests.is_set():
                 time.sleep(0.01)
                 continue
             self._redis.xread({self._inbox: cursor}, count=64, block=20)
@@ -155,11 +173,13 @@ class FakeOwner(threading.Thread):
             if entries or time.monotonic() > advertised_s + 0.5:
                 advertised_s = time.monotonic()
                 self._commit(outcome, cursor if entries else None)
+            if deaf and not entries:
+                self._rests.set()
 
     def _commit(self, outcome: Decisions, cursor: str | None) -> None:
         replies: dict[str, list[Any]] = {}
         for stream, reply in outcome.replies:
-            if not self.swallow.is_set():
+            if not self._swallows.is_set():
                 replies.setdefault(stream, []).append(reply)
         self._journal.commit(
             Commit(
@@ -186,7 +206,8 @@ class FakeOwner(threading.Thread):
     def stop(self) -> None:
         """Stops it and waits until it has stopped."""
         self.end()
-        self.join(5)
+        self.join(LIMIT_S)
+        self._on_silence(True)
         self._redis.close()
 
 
@@ -199,7 +220,9 @@ class Federation:
         self.redis_url = redis_url
         files = signing_files()
         signing = {"trust": files.trust, "signing_key": files.key(BROKER)}
-        told = {"reply_deadline_s": 1.0, "trace_reply_deadline_s": 2.0, "api_key": None} | signing | settings
+        self._patience = PATIENCE | settings
+        self._impatience = {name: settings.get(name, 1.0) for name in PATIENCE}
+        told = self._patience | {"api_key": None} | signing | settings
         self.settings = Settings(redis_url=redis_url, key_prefix=self.prefix, **told)
         self.owners: dict[str, FakeOwner] = {}
         self.url = ""
@@ -216,11 +239,24 @@ class Federation:
         return Journal(self.redis, self.keys, cloud, signing)
 
     def join(self, cloud: str, nodes: tuple[int, ...] = (8,), **options: Any) -> FakeOwner:
+        options = {"on_silence": self.expect_silence} | options
         owner = FakeOwner(self.redis_url, self.keys, cloud, nodes, len(self.owners), **options)
         self.owners[cloud] = owner
         owner.start()
         self.forget_members()
         return owner
+
+    def expect_silence(self, expected: bool) -> None:
+        """Calls from now on wait for a silent owner for a second only, or again for ``PATIENCE``.
+
+        Deadlines that the test named itself stay.
+        """
+        patience = self._impatience if expected else self._patience
+        vars(self.settings).update({name: patience[name] for name in PATIENCE})  # which are frozen else
+
+    def forget_adverts_after(self, max_age_s: float) -> None:
+        """From now on a cloud is unreachable when its advert is older."""
+        self.services.membership._max_age_s = max_age_s
 
     def forget_members(self) -> None:
         """Makes the API read the members anew at the next call, instead of a tenth of a second later."""
@@ -237,7 +273,7 @@ class Federation:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Runs something on the event loop of the API and returns its result."""
         assert self._server is not None
-        return asyncio.run_coroutine_threadsafe(work, self._server.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._server.loop).result(LIMIT_S)
 
     @property
     def open_calls(self) -> int:
@@ -257,6 +293,7 @@ class Federation:
 
     def serve(self) -> None:
         """Starts the API in a thread and returns once it answers."""
+        assert self._server is None, "the one that runs would never be stopped"
         self._server = _Server(self.settings)
         self.url = self._server.url
 
@@ -282,12 +319,12 @@ class _Server(uvicorn.Server):
         self._ready, self.loop, self._stopping = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="api", daemon=True)
         self._thread.start()
-        self._ready.wait(20)
+        self._ready.wait(LIMIT_S)
         assert self.started, "the API does not start"
 
     def forget_members(self) -> None:
         """Returns once no member is cached."""
-        asyncio.run_coroutine_threadsafe(self._forget_members(), self.loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._forget_members(), self.loop).result(LIMIT_S)
 
     async def _forget_members(self) -> None:
         membership = self.app.state.services.membership
@@ -298,7 +335,7 @@ class _Server(uvicorn.Server):
         """Returns once it has stopped."""
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(10)
+            self._thread.join(LIMIT_S)
         self._socket.close()
         assert not self._thread.is_alive(), "the API does not stop"
 

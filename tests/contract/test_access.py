@@ -200,7 +200,7 @@ def world(redis_url: str) -> Iterator[World]:
     with (
         serving(told) as federation,
         Client(federation.url, KEY) as operator,
-        httpx.Client(base_url=federation.url, timeout=20) as http,
+        httpx.Client(base_url=federation.url, timeout=60) as http,
     ):
         for order, cloud in enumerate(CLOUD_OF.values()):
             federation.join(cloud, (64,), runs_commands=True).order = order

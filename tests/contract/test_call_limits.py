@@ -31,7 +31,7 @@ def statuses(url: str, path: str, calls: int) -> list[httpx.Response]:
 
     async def ask() -> list[httpx.Response]:
         limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=url, headers=AUTHORIZED, timeout=30, limits=limits) as client:
+        async with httpx.AsyncClient(base_url=url, headers=AUTHORIZED, timeout=60, limits=limits) as client:
             return await asyncio.gather(*(client.get(path) for _ in range(calls)))
 
     return asyncio.run(ask())
@@ -47,7 +47,7 @@ def member_key(federation: Federation, name: str) -> str:
 def connected(federation: Federation, *sends: str) -> Iterator[socket.socket]:
     """A connection to the API through which something was sent."""
     host, port = federation.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         for text in sends:
             connection.sendall(text.encode())
         yield connection
@@ -107,7 +107,7 @@ def test_a_member_with_too_many_calls_under_way_is_told_to_wait_and_others_are_n
             assert late.headers["retry-after"] == "1"
             foreign = httpx.get(f"{federation.url}/v1/leases", headers={"Authorization": f"Bearer {other}"})
             assert foreign.status_code == 200
-            federation.owners["east"].deaf.clear()
+            federation.owners["east"].hear()
             assert [answer.result().status_code for answer in asked] == [201] * 3
         wait_until(lambda: not federation.services.call_limits.calls)
 
@@ -118,7 +118,7 @@ def streams(federation: Federation, count: int, key: str) -> Iterator[list[Itera
     limits, headers = httpx.Limits(max_connections=None), {"Authorization": f"Bearer {key}"}
     with ExitStack() as stack:
         client = stack.enter_context(
-            httpx.Client(base_url=federation.url, headers=headers, timeout=30, limits=limits)
+            httpx.Client(base_url=federation.url, headers=headers, timeout=60, limits=limits)
         )
         opened = [stack.enter_context(client.stream("GET", "/v1/events")) for _ in range(count)]
         assert {stream.status_code for stream in opened} == {200}
@@ -180,19 +180,19 @@ def test_a_body_that_comes_too_slowly_is_answered_408(redis_url: str) -> None:
             answer = everything(slow)
         assert answer.startswith("HTTP/1.1 408 ")
         assert "urn:spotfed:problem:body-too-slow" in answer
-        assert time.monotonic() - began_s < 5
+        assert time.monotonic() - began_s < 25, "not the limit of the settings but their default"
 
 
 @pytest.mark.parametrize(
     "sent", ["", "GET /healthz HTTP/1.1\r\n", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nG"]
 )
 def test_a_head_that_comes_too_slowly_ends_the_connection(redis_url: str, sent: str) -> None:
-    with serving(Federation(redis_url, header_timeout_s=0.3)) as federation:
+    with serving(Federation(redis_url, header_timeout_s=0.8)) as federation:
         began_s = time.monotonic()
         with connected(federation, sent) as slow:
             answer = everything(slow)
         assert ("HTTP/1.1 408 " in answer) == bool(sent)
-        assert time.monotonic() - began_s < 5
+        assert time.monotonic() - began_s < 9, "not the limit of the settings but their default"
 
 
 def test_a_body_that_nobody_reads_ends_the_connection(
@@ -226,12 +226,14 @@ def test_a_call_behind_a_long_body_is_not_taken_for_a_long_head(federation: Fede
 
 def test_a_call_may_take_its_time_once_it_is_there(redis_url: str) -> None:
     with (
-        serving(Federation(redis_url, header_timeout_s=0.1, body_timeout_s=0.1)) as federation,
+        serving(
+            Federation(redis_url, header_timeout_s=0.8, body_timeout_s=0.8, reply_deadline_s=60)
+        ) as federation,
         httpx.Client(base_url=federation.url, headers=AUTHORIZED) as api,
     ):
         east = federation.join("east")
         east.go_deaf()
-        threading.Timer(0.5, east.deaf.clear).start()
+        threading.Timer(1.0, east.hear).start()
         assert api.post("/v1/requests", json=WISH).status_code == 201
         assert api.post("/v1/requests", json=WISH).status_code == 201
 
@@ -261,7 +263,7 @@ def test_slow_bodies_hold_no_more_memory_than_they_may(redis_url: str) -> None:
             f"{federation.url}/v1/requests",
             content=b"[" + b" " * (3 * mib + mib // 2),
             headers=AUTHORIZED | {"Content-Type": "application/json"},
-            timeout=20,
+            timeout=60,
         )
         assert problem(late, "too-many-bytes")["status"] == 429
         assert late.headers["retry-after"] == "1"

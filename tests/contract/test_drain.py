@@ -24,7 +24,7 @@ def east(federation: Federation) -> FakeOwner:
 
 @pytest.fixture
 def client(federation: Federation) -> Iterator[Client]:
-    with Client(federation.url, KEY, deadline_s=5.0) as client:
+    with Client(federation.url, KEY, deadline_s=60.0) as client:
         yield client
 
 
@@ -50,7 +50,7 @@ def test_a_notice_is_heard_acknowledged_and_makes_room(
     problem(api.post("/v1/leases/s.1/acknowledge"), "not-noticed")
     with federation.redis as listener, listener.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(federation.keys.channel("east"))
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=60)
         started = client.on_demand.start("east", OnDemandRequest(id="vm", cores=4))
         (message,) = filter(None, (heard.get_message(timeout=1) for _ in range(2)))
     event = Event.model_validate_json(message["data"])

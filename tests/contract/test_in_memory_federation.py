@@ -26,6 +26,7 @@ from broker.contract import (
 from broker.testing import InMemoryFederation
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import KEY, Federation, serving
+from tests.support.wait import wait_until
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def test_the_tightest_cloud_takes_a_request_and_repeats_its_answer(subject: Subj
     assert raised.value.problem.type == "urn:spotfed:problem:key-reused"
     assert raised.value.problem.title == "Reused id or key"
     assert subject.client.leases.get("r.1").id == lease.id
+    wait_until(lambda: subject.client.leases.list(state=LeaseState.RUNNING).leases)  # once it is confirmed
     assert [item.id for item in subject.client.leases.list(state=LeaseState.RUNNING).leases] == ["r.1"]
 
 

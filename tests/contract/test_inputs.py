@@ -18,10 +18,10 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def api(redis_url: str) -> Iterator[httpx.Client]:
-    with serving(Federation(redis_url, reply_deadline_s=5.0)) as federation:
+    with serving(Federation(redis_url, reply_deadline_s=30.0)) as federation:
         federation.join("east", (8,) * 50)
         with httpx.Client(
-            base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=20
+            base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60
         ) as client:
             yield client
 

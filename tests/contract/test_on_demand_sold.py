@@ -84,7 +84,7 @@ def members(federation: Federation, public: FakeOwner) -> Iterator[Members]:
         operator.members.add(MemberWish(name="third"))
         made = [operator.api_keys.create(KeyWish(principal=name)).key for name in ("home", "host", "third")]
         made.append(operator.api_keys.create(KeyWish(principal="home/eyes", role=Role.VIEWER)).key)
-        home, host, third, viewer = clients = [Client(federation.url, key, deadline_s=3) for key in made]
+        home, host, third, viewer = clients = [Client(federation.url, key, deadline_s=60) for key in made]
         yield Members(federation, home, host, third, viewer, operator)
         for client in clients:
             client.close()

@@ -37,7 +37,7 @@ def test_away_and_back(tmp_path: Path) -> None:
         with serving(Federation(server.url)) as federation:
             federation.join("east", (64,))
             with httpx.Client(
-                base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=20
+                base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60
             ) as api:
                 kept = api.post("/v1/requests", json=WISH | {"id": "kept"}).json()
                 for owner in federation.owners.values():
@@ -51,7 +51,7 @@ def test_away_and_back(tmp_path: Path) -> None:
                     response = api.request(method, path, json=body)
                     assert problem(response, "queue-away")["status"] == 503, path
                     assert response.headers["retry-after"] == "1"
-                    assert time.monotonic() - began_s < 4
+                    assert time.monotonic() - began_s < 15
                 assert api.get("/healthz").status_code == 200
                 with (
                     Client(federation.url, KEY, deadline_s=0.5) as client,
@@ -66,7 +66,11 @@ def test_away_and_back(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_a_frozen_queue_is_away(tmp_path: Path) -> None:
+def test_a_frozen_queue_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As outside these tests, see their conftest.py.
+    monkeypatch.setattr(
+        "broker.api.container._TIMEOUTS", {"socket_timeout": 3.0, "socket_connect_timeout": 3.0}
+    )
     with (
         EmbeddedRedis(tmp_path / "redis", appendfsync="no") as server,
         serving(Federation(server.url)) as federation,
@@ -80,10 +84,10 @@ def test_a_frozen_queue_is_away(tmp_path: Path) -> None:
                     f"{federation.url}/v1/requests",
                     json=WISH,
                     headers={"Authorization": f"Bearer {KEY}"},
-                    timeout=20,
+                    timeout=60,
                 )
                 problem(response, "queue-away")
-                assert time.monotonic() - began_s < 8
+                assert time.monotonic() - began_s < 15
             finally:
                 os.kill(server.pid, signal.SIGCONT)
             assert isinstance(client.requests.submit(SpotRequest(cores=1, lifetime_s=60)), GrantedRequest)

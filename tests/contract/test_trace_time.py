@@ -73,7 +73,7 @@ def test_a_silent_owner_is_waited_for(federation: Federation, api: httpx.Client)
     wish = {"id": "w", "cores": 1, "lifetime_s": 0, "at_s": 5}
     assert "b" in problem(api.post("/v1/requests", json=wish), "owner-silent")["detail"]
     problem(api.post("/v1/requests", json=wish), "in-flight")
-    b.deaf.clear()
+    b.hear()
     with Client(federation.url, KEY) as client:
         granted = client.requests.submit(SpotRequest(**wish))
     assert granted.lease.cloud == "b"  # type: ignore[union-attr]

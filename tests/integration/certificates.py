@@ -100,13 +100,13 @@ def terminating(socket_path: str, pair: Pair, client_ca: Path | None = None) -> 
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     proxy = _Proxy(socket_path)
-    port = asyncio.run_coroutine_threadsafe(proxy.start(context), loop).result(10)
+    port = asyncio.run_coroutine_threadsafe(proxy.start(context), loop).result(60)
     try:
         yield port
     finally:
-        asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()
 
 

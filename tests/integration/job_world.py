@@ -63,7 +63,7 @@ class ScriptedAgent(threading.Thread):
 
     def stop(self) -> None:
         self._ending.set()
-        self.join(5)
+        self.join(60)
         self._redis.close()
 
     def _look(self, work: Work) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import socket
 import sys
 import tempfile
 import threading
@@ -39,6 +38,7 @@ from cloudsim.federation.file import load_federation
 from tests.integration.checker import Findings, check
 from tests.integration.storm_kills import Budget, Killers
 from tests.integration.storm_users import Storm, listen_plainly, listen_to_api, listen_with_consumer, submit
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
@@ -56,7 +56,7 @@ ENVIRONMENT = {"SPOTFED_REPLY_DEADLINE_S": "2", "SPOTFED_RESERVATION_TTL_S": "12
 PATIENCE_S = 180.0  # an answer may have to wait for several restarts in a row
 SETTLE_S = 90.0
 LISTENER_GIVES_UP_S = 10.0
-HEARD_LIMIT_S = 30.0
+HEARD_LIMIT_S = 120.0
 USERS = 6
 MEMBER, SPOT_CORES = "user", 100
 
@@ -146,7 +146,7 @@ def storm(
         file = directory / "federation.toml"
         file.write_text(FEDERATION)
         options = f"--time wall --speed 60 --history 30h --samples 500 --seed {seed}".split()
-        layout = ProcessList(file, CLOUDS, tuple(options), monte_carlo=2, port=_free_port())
+        layout = ProcessList(file, CLOUDS, tuple(options), monte_carlo=2, port=free_port())
         federation = LocalFederation(
             layout, directory / "state", redis_url=server.url, key_prefix=PREFIX, environment=ENVIRONMENT
         )
@@ -273,12 +273,6 @@ def _settle(redis_client: Any, client: Client, state: Storm) -> list[str]:
             found = f"{open_requests} requests are open, {reserved} are not confirmed and {running} still run"
             return [f"after {SETTLE_S:.0f} s {found}"]
         time.sleep(0.5)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _say(text: str, number: int) -> None:

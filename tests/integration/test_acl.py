@@ -153,7 +153,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         socket.socket() as nobody,
         shared.client("reader") as reader,
         httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer k"}, timeout=30
+            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer k"}, timeout=60
         ) as http,
     ):
         listening = reader.pubsub()
@@ -189,7 +189,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
 def _control_remotely(shared: Shared) -> None:
     """The operator asks all workers and hears their events."""
     operator = _app(shared, "operator")
-    ping = operator.control.inspect(timeout=2.0).ping
+    ping = operator.control.inspect(timeout=10.0, limit=3).ping  # ends with the third answer
 
     def answers() -> bool:
         return {name.partition("-")[0] for name in ping() or {}} == {"cloud.A", "m", "jobs.own"}
@@ -200,7 +200,7 @@ def _control_remotely(shared: Shared) -> None:
         receiver = operator.events.Receiver(
             connection, handlers={"worker-heartbeat": lambda event: heard.add(event["hostname"])}
         )
-        for _ in receiver.itercapture(timeout=10, limit=6):
+        for _ in receiver.itercapture(timeout=60, limit=6):
             pass
     assert heard
 
@@ -406,7 +406,7 @@ def test_the_operator_stops_a_script_that_does_not_end(shared: Shared) -> None:
         assert _is_denied(owner.script_kill)
         assert operator.script_kill()
         assert _says(partial(operator.execute_command, "FUNCTION KILL"), "BUSY")  # or not busy any more
-        endless.join(5)
+        endless.join(60)
         assert owner.ping()
 
 
@@ -572,13 +572,13 @@ def _message(listening: Any) -> bytes | None:
 def _subscribe(client: redis.Redis, channel: str) -> None:
     with client.pubsub() as listening:
         listening.subscribe(channel)
-        listening.get_message(timeout=5.0)
+        listening.get_message(timeout=60.0)
 
 
 def _psubscribe(client: redis.Redis, pattern: str) -> None:
     with client.pubsub() as listening:
         listening.psubscribe(pattern)
-        listening.get_message(timeout=5.0)
+        listening.get_message(timeout=60.0)
 
 
 def _is_denied(attempt: Callable[[], object]) -> bool:

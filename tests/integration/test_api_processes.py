@@ -47,7 +47,7 @@ def parent(redis_client: redis.Redis, redis_url: str, port: int) -> Iterator[psu
     finally:
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(60)
         finally:
             process.kill()
             process.wait()
@@ -67,7 +67,7 @@ def call(port: int, path: str) -> str | None:
     """An answer, on a connection of its own, which any of the processes takes."""
     try:
         answer = httpx.get(
-            f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {KEY}"}, timeout=30
+            f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {KEY}"}, timeout=60
         )
     except httpx.TransportError:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,17 +23,12 @@ from broker.storage.embedded_server import EmbeddedRedis
 from tests.cases.socket_proxy import Proxy, proxy_to
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.xdist_group("worker-processes")
 
 WISH = {"cores": 1, "lifetime_s": 1e6}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -84,7 +78,7 @@ def test_all_processes_find_the_server_that_was_promoted(pair: Pair, tmp_path: P
             processes.montecarlo(),
             processes.start("broker.api", "--port", url.rpartition(":")[2]),
         ]
-        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=20) as api:
+        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=60) as api:
 
             def status(path: str) -> int:
                 try:
@@ -176,7 +170,7 @@ def test_they_find_it_under_the_generated_users(tmp_path: Path) -> None:
             processes.start("workers.montecarlo", "--name", "m", **user("montecarlo")),
             processes.start("broker.api", "--port", url.rpartition(":")[2], **user("broker")),
         ]
-        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=20) as api:
+        with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=60) as api:
 
             def admit(name: str) -> None:
                 def admitted() -> bool:

@@ -37,6 +37,7 @@ from tests.integration.checker import check
 from tests.integration.kill_storm import KEYS, MEMBER, PREFIX, SPOT_CORES
 from tests.integration.storm_users import Storm, listen_with_consumer
 from tests.integration.worker_processes import ROOT
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.xdist_group("failpoints")
@@ -60,7 +61,7 @@ class Site:
         self.storm.heard = {"consumer": []}
         self.file = directory / "federation.toml"
         self.file.write_text(FEDERATION)
-        self.port = kill_storm._free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.client = connect(server.url)

@@ -26,7 +26,7 @@ from broker.fleet.state_file import FleetFile
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from tests.contract.harness import KEY, Federation, serving
-from tests.integration.test_local import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ def federation(redis_url: str) -> Iterator[Federation]:
 
 @pytest.fixture
 def client(federation: Federation) -> Iterator[Client]:
-    with Client(federation.url, KEY, deadline_s=10.0) as made:
+    with Client(federation.url, KEY, deadline_s=60.0) as made:
         yield made
 
 
@@ -377,7 +377,7 @@ def test_a_cloud_with_a_load_of_its_own_evicts_and_the_fleet_stands(redis_url: s
         LocalFederation(
             layout, tmp_path / "state", redis_url=redis_url, key_prefix="fleet:", forget=True
         ) as local,
-        local.client(deadline_s=30.0) as client,
+        local.client(deadline_s=60.0) as client,
         kept(client, tmp_path, wish) as fleet,
     ):
         counts = fleet.keeper.totals.counts

@@ -18,7 +18,7 @@ from broker.contract.instances import InstanceRecord
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from broker.storage.connections import connect
-from tests.integration.test_local import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.ec2_server import IMAGE, REGION, Ec2Scene, ec2_scene, error
 

@@ -38,7 +38,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFedera
 @pytest.fixture
 def api(federation: LocalFederation) -> Iterator[httpx.Client]:
     key = {"Authorization": f"Bearer {federation.api_key}"}
-    with httpx.Client(base_url=federation.processes.url, headers=key, timeout=30) as client:
+    with httpx.Client(base_url=federation.processes.url, headers=key, timeout=60) as client:
         yield client
 
 

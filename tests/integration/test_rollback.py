@@ -85,7 +85,7 @@ class Federation:
         for owner in self.owners.values():
             owner.close()
         for thread in self._threads:  # they use the client
-            thread.join(30)
+            thread.join(60)
         self.owners, self._threads = {}, set()
         self.client.close()
         self.server.stop()

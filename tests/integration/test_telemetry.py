@@ -19,8 +19,8 @@ from broker.api.app import create_app
 from broker.identity.store import let_in_operator
 from broker.observability.spans import caller, span_id, trace_id
 from broker.settings import Settings, SettingsError
-from tests.integration.test_local import free_port
 from tests.integration.worker_processes import Processes
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

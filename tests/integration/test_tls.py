@@ -196,7 +196,7 @@ def test_old_versions_of_tls_are_refused(secured: Secured) -> None:
     with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     with (
-        socket.create_connection(("127.0.0.1", secured.api_port), timeout=10) as plain,
+        socket.create_connection(("127.0.0.1", secured.api_port), timeout=60) as plain,
         pytest.raises((ssl.SSLError, ConnectionError)),
     ):
         context.wrap_socket(plain, server_hostname="localhost")

@@ -110,6 +110,7 @@ class Processes:
             "SPOTFED_REDIS_URL": str(self.settings.redis_url),
             "SPOTFED_STATE_DIR": str(self.directory),
             "SPOTFED_KEY_PREFIX": self.settings.key_prefix,
+            "SPOTFED_REPLY_DEADLINE_S": "20",  # an owner that means to answer may stand still under load
         }
         return self._started.start(arguments, {**told, **environ}, self.tree)
 

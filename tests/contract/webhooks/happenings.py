@@ -20,6 +20,7 @@ SETTINGS: dict[str, Any] = {
     "webhook_retry_first_s": 0.02,
     "webhook_retry_longest_s": 0.05,
     "webhook_attempts": 4,
+    "webhook_timeout_s": 60.0,
 }
 
 
@@ -34,7 +35,7 @@ def key_of(federation: Federation, principal: str, role: Role, *clouds: str) -> 
         redis.hset(
             federation.keys.members, member, MemberRecord(name=member, clouds=clouds).model_dump_json()
         )
-    with httpx.Client(base_url=federation.url, headers={"Authorization": f"Bearer {key}"}, timeout=20) as api:
+    with httpx.Client(base_url=federation.url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as api:
         yield api
 
 
@@ -77,5 +78,5 @@ def log(api: httpx.Client, path: str) -> list[dict[str, Any]]:
 @contextmanager
 def operator(federation: Federation) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {KEY}"}
-    with httpx.Client(base_url=federation.url, headers=headers, timeout=20) as api:
+    with httpx.Client(base_url=federation.url, headers=headers, timeout=60) as api:
         yield api

@@ -113,4 +113,4 @@ def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(60)

@@ -70,18 +70,17 @@ def test_who_does_not_answer_is_given_up_and_asked_again(redis_url: str, receive
 
     def silent_once(one: Arrived) -> tuple[int, dict[str, str]]:
         if len(receiver.arrived) == 1:
-            released.wait(10)
+            released.wait(60)
         return 200, {}
 
     receiver.answer = silent_once
-    settings = SETTINGS | {"webhook_timeout_s": 0.2}
+    settings = SETTINGS | {"webhook_timeout_s": 1.0}
     with serving(Federation(redis_url, **settings)) as federation, operator(federation) as api:
         path, _ = make(api, receiver)
         happen(federation, 1)
-        wait_until(lambda: len(log(api, path)) == 2)
-        first, second = log(api, path)
-        assert (first["status"], first["error"]) == (None, "no answer within 0.2 s")
-        assert second["delivered"]
+        wait_until(lambda: (told := log(api, path)) and told[-1]["delivered"])
+        first, *_ = log(api, path)
+        assert (first["status"], first["error"]) == (None, "no answer within 1 s")
         released.set()
 
 
@@ -89,8 +88,9 @@ def test_two_processes_share_the_work_without_doing_it_twice(
     redis_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.webhooks.worker._PAGE", 7)
-    federation = Federation(redis_url, **SETTINGS)
-    with serving(federation), operator(federation) as api, serving(federation), receiving() as second:
+    federation, other = Federation(redis_url, **SETTINGS), Federation(redis_url, **SETTINGS)
+    other.prefix, other.keys, other.settings = federation.prefix, federation.keys, federation.settings
+    with serving(federation), operator(federation) as api, serving(other), receiving() as second:
         make(api, receiver)
         make(api, second)
         ids = happen(federation, 40)
@@ -118,7 +118,7 @@ def test_a_slow_receiver_delays_nobody_else(
 ) -> None:
     released = threading.Event()
     with receiving() as slow:
-        slow.answer = lambda _: (200 if released.wait(10) else 500, {})
+        slow.answer = lambda _: (200 if released.wait(60) else 500, {})
         make(api, slow)
         make(api, receiver)
         ids = happen(federation, 20)
@@ -133,11 +133,11 @@ def test_many_slow_receivers_take_the_slots_of_nobody_else(
     federation: Federation, api: httpx.Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three times as many as there are slots, each of them silent until the others have everything."""
-    for name, value in (("_QUICK_SLOTS", 2), ("_SLOW_SLOTS", 2), ("_SLOW_S", 0.05)):
+    for name, value in (("_QUICK_SLOTS", 2), ("_SLOW_SLOTS", 2)):
         monkeypatch.setattr(f"broker.webhooks.worker.{name}", value)
     released = threading.Event()
     with receiving() as slow:
-        slow.answer = lambda _: (200 if released.wait(10) else 500, {})
+        slow.answer = lambda _: (200 if released.wait(60) else 500, {})
         for number in range(6):
             assert api.post("/v1/webhooks", json={"url": f"{slow.url}/{number}"}).status_code == 201
         first = happen(federation, 1)

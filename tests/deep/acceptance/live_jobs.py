@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import socket
 import sys
 import tempfile
 import time
@@ -36,12 +35,13 @@ from broker.storage.keys import RedisKeys
 from tests.deep.acceptance import live_jobs_judge as judge
 from tests.deep.acceptance.live_jobs_kills import Kills
 from tests.deep.acceptance.live_jobs_mix import CLOUDS, HISTORY_H, SPEED, LiveJob, mix, write_federation
+from tests.support.ports import free_port
 
 PREFIX = "jobs:"
 KEYS = RedisKeys(PREFIX)
 ENVIRONMENT = {"SPOTFED_CALLS_PER_S": "0"}
 PATIENCE_S = 60.0
-TABLES_S = 120.0
+TABLES_S = 300.0
 
 
 def run(
@@ -69,7 +69,7 @@ def run(
             write_federation(directory, seed),
             CLOUDS,
             wall_time(speed=SPEED, history=f"{HISTORY_H}h", samples=500, seed=seed),
-            port=_free_port(),
+            port=free_port(),
             commanded=CLOUDS,
         )
         local = stack.enter_context(
@@ -147,12 +147,6 @@ def _end_processes(token: str) -> None:
     """Whatever a run that went wrong has left."""
     for process in judge.processes(token):
         process.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _say(text: str) -> None:

@@ -20,7 +20,7 @@ from tests.deep.acceptance.live_jobs_loop import STEP_S, result
 from tests.deep.acceptance.live_jobs_mix import CLOUDS, ON_DEMAND, LiveJob
 
 #: After the last job's end all that it used is given back within so long.
-SETTLE_S = 30.0
+SETTLE_S = 90.0
 #: What a run of all kinds of job shows at least once.
 SIGHTS = (
     "migration",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.deep.acceptance.live_jobs import run
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("federation")]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("federation")]
 
 
 def test_every_job_finishes_once_with_the_right_result_and_leaves_nothing() -> None:

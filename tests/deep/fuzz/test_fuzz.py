@@ -43,7 +43,7 @@ def furnished(federation: Federation) -> dict[str, list[str]]:
     federation.join("a", (8, 8), grace_s=5.0, runs_commands=True)
     federation.join("b", (16,), overflow=True)
     headers = {"Authorization": f"Bearer {KEY}"}
-    with httpx.Client(base_url=federation.url, headers=headers, timeout=20) as api:
+    with httpx.Client(base_url=federation.url, headers=headers, timeout=60) as api:
 
         def make(path: str, **body: object) -> httpx.Response:
             made = api.post(path, json=body)
@@ -76,7 +76,7 @@ def test_whatever_is_sent_the_answer_is_as_documented(federation: Federation, tm
     known = furnished(federation)
     found = fuzz(federation.url, tmp_path, EXAMPLES, known, *PHASES, "--exclude-path-regex", APART)
     judge(found, LEAST_CASES)
-    answer = httpx.get(f"{federation.url}/v1/clouds", headers={"Authorization": f"Bearer {KEY}"}, timeout=20)
+    answer = httpx.get(f"{federation.url}/v1/clouds", headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
     assert {one["info"]["id"] for one in answer.json()["clouds"] if one["reachable"]} == {"a", "b"}
 
 
@@ -87,7 +87,7 @@ def test_nor_does_it_break_when_clouds_are_drained_keys_revoked_and_time_advance
     federation.join("b", (16,), trace_time=True)
     headers = {"Authorization": f"Bearer {KEY}"}
     wish = {"principal": "another", "role": "operator"}
-    made = httpx.post(f"{federation.url}/v1/keys", headers=headers, json=wish, timeout=20)
+    made = httpx.post(f"{federation.url}/v1/keys", headers=headers, json=wish, timeout=60)
     known = {"path.cloud": ["a", "b"], "path.key_id": [made.json()["record"]["id"]]}
     found = fuzz(federation.url, tmp_path, EXAMPLES, known, *PHASES, "--include-path-regex", APART)
     judge(found, LEAST_CASES // 10)

@@ -18,7 +18,7 @@ from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from tests.conftest import PROJECT_ROOT
 from tests.deep.openstack.real_openstack import PASSWORD, SIZES, RealOpenStack, real_openstack
-from tests.integration.test_local import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 OPENSTACK = PROJECT_ROOT / "deploy" / "openstack"

@@ -14,8 +14,8 @@ import pytest
 from broker.contract import VERSION
 from broker.identity.store import let_in_operator
 from broker.storage.negotiation import list_older_processes, read_federation_version
-from tests.integration.test_local import free_port
 from tests.integration.worker_processes import ROOT, Processes
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("worker-processes")]

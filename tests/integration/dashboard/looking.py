@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 #: Texts whose contrast with what is behind them is below WCAG AA (4.5, large ones 3), each with its ratio.
 _FAINT = """

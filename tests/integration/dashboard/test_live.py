@@ -35,11 +35,13 @@ def test_a_silent_cloud_is_shown_and_comes_back(federation: Federation, visiting
     row = page.locator("tr[data-cloud=south]")
     row.get_by_text("✓ reachable").wait_for()
     south.go_deaf()
+    federation.forget_adverts_after(1.2)
     row.get_by_text("✕ unreachable").wait_for()
     row.get_by_text("silent since").wait_for()
     page.get_by_role("listitem").filter(has_text="south is unreachable").wait_for()
     assert page.locator("tr[data-cloud]").first.get_attribute("data-cloud") == "south"
-    south.deaf.clear()
+    federation.forget_adverts_after(60.0)
+    south.hear()
     page.get_by_role("listitem").filter(has_text="south is unreachable").wait_for(state="detached")
 
 

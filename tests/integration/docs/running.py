@@ -119,7 +119,7 @@ class Background:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGINT)
         try:
-            self._process.wait(30)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -211,5 +211,5 @@ class Terminal:
                 assert process.stdin is not None
                 assert process.stdout is not None
                 process.stdin.close()
-                process.wait(30)
+                process.wait(60)
                 process.stdout.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
 
@@ -140,7 +140,7 @@ def cluster(cpus: int = 4) -> Iterator[Cluster]:
 
 
 def _write(directory: Path, cpus: int) -> None:
-    ports = [_free_port() for _ in range(3)]
+    ports = [free_port() for _ in range(3)]
     text = _CONFIG.format(
         user=getpass.getuser(),
         directory=directory,
@@ -188,9 +188,3 @@ def _pings(made: Cluster) -> bool:
         return " is UP" in made.run("scontrol", "ping")
     except AssertionError:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

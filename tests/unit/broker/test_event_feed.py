@@ -59,7 +59,7 @@ def test_every_follower_gets_each_event_once_wherever_it_resumes(
                 await asyncio.sleep(0.002)
             if number == EVENTS // 2:  # as an outage does
                 await client.connection_pool.disconnect()
-        told = [(start, await asyncio.wait_for(task, 20)) for start, task in followers]
+        told = [(start, await asyncio.wait_for(task, 60)) for start, task in followers]
         assert not feed._followed.is_set(), "it reads although nobody follows"
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)

@@ -174,7 +174,7 @@ def test_a_commit_writes_everything(journal, redis_client):
     later = journal.send("a", [Tick(id="u")])
     listener = redis_client.pubsub()
     listener.subscribe(KEYS.channel("a"))
-    assert listener.get_message(timeout=5)["type"] == "subscribe"
+    assert listener.get_message(timeout=60)["type"] == "subscribe"
     admitted, running, ended = event(1, lease=lease()), lease(), lease("q.1", LeaseState.EVICTED)
     done = Reply(command="t", answer=Done())
     commit = Commit(
@@ -196,7 +196,7 @@ def test_a_commit_writes_everything(journal, redis_client):
     text = admitted.model_dump_json().encode()
     assert redis_client.xrange(KEYS.events("a")) == [(b"0-1", {b"e": text})]
     assert [fields for _, fields in redis_client.xrange(KEYS.all_events)] == [{b"e": text}]
-    assert listener.get_message(timeout=5)["data"] == text
+    assert listener.get_message(timeout=60)["data"] == text
     listener.close()
     assert Lease.model_validate_json(redis_client.get(KEYS.lease("a", "r.1"))) == running
     assert Lease.model_validate_json(redis_client.get(KEYS.lease("a", "q.1"))) == ended

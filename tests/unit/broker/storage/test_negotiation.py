@@ -127,5 +127,5 @@ def test_an_owner_follows(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) 
     follower = threading.Thread(target=speaking.follow, args=(threading.Event(),))
     follower.start()
     client.set(KEYS.contract, NEXT)
-    follower.join(10)
+    follower.join(60)
     assert speaking() == NEXT

@@ -20,7 +20,7 @@ from tests.support.wait import wait_until
 @pytest.mark.parametrize("argument", ["1000000000000000", "1e15", "-1", "x", ""])
 def test_no_arguments_keep_a_script_running(redis_url: str, keys: int, argument: str) -> None:
     """Owners may run all of them, and Redis serves nobody else meanwhile."""
-    with connect(redis_url, socket_timeout=2.0) as client:
+    with connect(redis_url, socket_timeout=20.0) as client:
         for text in list_scripts():
             client.flushall()
             try:
@@ -41,7 +41,7 @@ def test_scripts_that_a_server_forgot_are_loaded_again(redis_client: redis.Redis
 
 def test_doctor_says_how_to_stop_a_script_that_does_not_end(redis_url: str) -> None:
     def run() -> None:
-        with suppress(redis.RedisError), connect(redis_url, socket_timeout=30) as client:
+        with suppress(redis.RedisError), connect(redis_url, socket_timeout=60) as client:
             client.eval("while true do end", 0)
 
     endless = threading.Thread(target=run)
@@ -54,4 +54,4 @@ def test_doctor_says_how_to_stop_a_script_that_does_not_end(redis_url: str) -> N
     finally:
         with connect(redis_url, health_check_interval=0) as client:
             client.script_kill()
-        endless.join(5)
+        endless.join(60)

@@ -47,7 +47,7 @@ def test_what_takes_or_needs_room_is_heard(monkeypatch: pytest.MonkeyPatch) -> N
         wait_until(lambda: heard.acquire(blocking=False), "a server that starts is heard")
         assert not heard.acquire(blocking=False)
     stopping.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -229,7 +229,7 @@ def test_of_servers_that_were_made_at_once_the_eldest_stays(scene: NovaScene, dr
 
     def late(project: str, asked: dict[str, Any]) -> str:
         scene.nova._lock.release()
-        together.wait(30)
+        together.wait(60)
         scene.nova._lock.acquire()
         return add(project, asked)
 

@@ -133,7 +133,7 @@ def test_a_directory_that_is_filled_for_ever_ends_with_its_time(tmp_path: Path) 
         began_s = time.monotonic()
         with suppress(TimeoutError):  # it may also get a moment in which nothing is in there
             remove_tree(shared / "left", 0.3)
-        assert time.monotonic() - began_s < 5
+        assert time.monotonic() - began_s < 30
     os.close(left)
     assert permissions(shared) == 0o1777
     remove_tree(shared / "left")
