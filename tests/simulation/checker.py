@@ -249,12 +249,18 @@ class Checker:
             self._breach(f"I7: the owner of {cloud} is not the fold of its journal in {differing}")
 
 
+#: What may not change of a lease that was answered.
+_SAME = ("id", "node", "parts", "cores", "number", "cloud")
+
+
 def _gist(answer: dict[str, Any]) -> dict[str, Any]:
     """What may not change of an answer to a wish for an instance."""
     lease = answer.get("lease")
     if lease is None:
         return {"answer": answer["answer"]} | {key: answer[key] for key in ("reason",) if key in answer}
-    return {"answer": "lease"} | {key: lease[key] for key in ("id", "node", "cores", "number", "cloud")}
+    return {"answer": "lease"} | {
+        key: lease.get(key) for key in ("id", "node", "parts", "cores", "number", "cloud")
+    }
 
 
 def _granted(answer: dict[str, Any]) -> dict[str, Any]:

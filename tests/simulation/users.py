@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: What a client takes for "ask again".
 AWAY = (redis.RedisError, ConnectionError)
 _PATIENCE_S = 6.0
+#: The share of own requests that are as wide as a node, or wider.
+_WIDE = 0.3
 #: How long a key stays held after its call: a script that holds it may come late and last.
 _HELD_S = HOLD_S + LATE_S[1] + 2.0
 
@@ -206,7 +208,10 @@ class Users:
         """Own users come together; some stop what they started, also what still waits."""
         cloud = self._random.choice(self.world.options.clouds)
         for _ in range(self._random.choice((1, 1, 2, 5))):
-            self.world.spawn(self._own(cloud.id, self._random.randint(1, max(cloud.node_cores))))
+            cores = self._random.randint(1, max(cloud.node_cores))
+            if self.world.widening.random() < _WIDE:
+                cores = self.world.widening.randint(max(cloud.node_cores), sum(cloud.node_cores))
+            self.world.spawn(self._own(cloud.id, cores))
 
     async def _own(self, cloud: str, cores: int) -> None:
         rng = self._random
@@ -224,7 +229,7 @@ class Users:
         name = wish.id or ""
         book = self.world.checker.books[cloud]
         if isinstance(answer, LeaseGranted):
-            gist = f"node {answer.lease.node} number {answer.lease.number}"
+            gist = f"node {answer.lease.node} parts {answer.lease.parts} number {answer.lease.number}"
             if name not in book.last:
                 self.world.breach(f"I7: {name} is granted, and the journal knows nothing of it")
         elif isinstance(answer, RefusalView):
