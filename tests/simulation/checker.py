@@ -136,7 +136,8 @@ class Checker:
             return
         request = about.rpartition(".")[0]
         first = self._answers.setdefault(about, told)
-        if request in self.lost and first.get("cloud") not in self.runs(request):
+        book = self.books.get(first.get("cloud") or "")
+        if request in self.lost and (book is None or first["id"] not in book.held):
             return  # nobody knows any more that it was answered, and it has ended: it is a new one
         # Gone: it was released, and a late copy of its reservation hears so.
         if told != first and told != {"answer": "done"}:
