@@ -61,7 +61,7 @@ def document_body(
     schema: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     if list_description is not None:
         items = {"type": "array", "items": schemas[0], "maxItems": 5000, "description": list_description}
-        schema = {"anyOf": [schema, items]}
+        schema = {"anyOf": [*schemas, items]}
     content = {"application/json": {"schema": schema, "example": example}}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -1,4 +1,4 @@
-"""POST /v1/requests with all_or_nothing: all of the requests are admitted, on whichever clouds, or none is."""
+"""POST /v1/requests with all_or_nothing: all are admitted, on whichever clouds, or none is."""
 
 from typing import Any
 

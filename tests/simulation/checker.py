@@ -189,6 +189,13 @@ class Checker:
             if runs != promised:
                 self._breach(f"I3: {request} was promised {promised}, and {runs} was admitted")
 
+    def together(self, lists: Sequence[tuple[str, ...]]) -> None:
+        """Of a list that asked for all or nothing, all were admitted or none was."""
+        for requests in lists:
+            admitted = [request for request in requests if request in self._winner]
+            if len(admitted) not in (0, len(requests)) and self.lost.isdisjoint(requests):
+                self._breach(f"I10: of {requests}, which are admitted together or not at all, run {admitted}")
+
     def _settled_cloud(self, cloud: str, book: CloudBook) -> None:
         if self._public[cloud] != book.public:
             self._breach(f"I5: the public stream of {cloud} is not what its journal published")

@@ -28,6 +28,8 @@ AWAY = (redis.RedisError, ConnectionError)
 _PATIENCE_S = 6.0
 #: The share of own requests that are as wide as a node, or wider.
 _WIDE = 0.3
+#: The share of lists that ask for all or nothing.
+_TOGETHER = 0.5
 #: How long a key stays held after its call: a script that holds it may come late and last.
 _HELD_S = HOLD_S + LATE_S[1] + 2.0
 
@@ -40,6 +42,7 @@ class Users:
     answers: dict[str, RequestAnswer] = field(default_factory=dict)
     wishes: dict[str, SpotRequest] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)  # own instances by id: what was answered first
+    together: list[tuple[str, ...]] = field(default_factory=list)  # lists of which all are admitted, or none
     # By idempotency key: how many processes are answering its call, and until when one did.
     _answering: Counter[str] = field(default_factory=Counter)
     _answered_s: dict[str, float] = field(default_factory=dict)
@@ -73,6 +76,8 @@ class Users:
         """One user's requests, until they are answered; then the user lives with the leases."""
         wishes = [self.wish() for _ in range(self._random.choice((1, 1, 1, 2, 4)))]
         self.wishes |= {wish.id or "": wish for wish in wishes}
+        if len(wishes) > 1 and self.world.widening.random() < _TOGETHER:
+            self.together.append(tuple(wish.id or "" for wish in wishes))
         if self._random.random() < 0.15:  # an impatient one
             self.world.spawn(self._ask(wishes))
         await self._ask(wishes)
@@ -126,7 +131,11 @@ class Users:
         async with broker.idempotency.hold("me", key, key):
             self._answering[key] += 1
             try:
+                if tuple(wish.id for wish in wishes) in self.together:
+                    return await broker.service.submit_together(wishes, "me")
                 return await broker.service.submit(wishes, "me")
+            except NoMembersError as error:
+                return [error] * len(wishes)
             finally:
                 self._answering[key] -= 1
                 self._answered_s[key] = self.world.clock.time()

@@ -250,6 +250,7 @@ class World:
         owners = {cloud: owner for cloud in self.owners if (owner := self._owner(cloud)) is not None}
         self.checker.settled(owners)
         self.checker.answered(self.users.answers)
+        self.checker.together(self.users.together)
 
     def _quiet(self) -> bool:
         owners = [self._owner(cloud) for cloud in self.owners]
