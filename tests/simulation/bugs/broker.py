@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.requests.models import Record, RequestAnswer, RequestStatus
+from broker.requests.models import AttemptDecision, Record, RequestAnswer, RequestStatus
 from broker.requests.shared_call import _split
 from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
@@ -55,3 +55,13 @@ async def never_give_up(
     sound: Sound, store: RequestStore, principal: str, key: str, ms: int, token: str
 ) -> None:
     await sound(store, principal, key, ms or 120_000, token)
+
+
+@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together)
+async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[AttemptDecision]) -> Any:
+    return [*await store.decide(decisions[:1]), *await store.decide(decisions[1:])]
+
+
+@mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together)
+def of_no_list(_sound: Sound, _record: Record) -> bool:
+    return False

@@ -21,6 +21,7 @@ SCRIPT_BUGS = (
         {"is_attempting": "known[1] ~= 'open'", "same_attempt": "known[3] == cloud"},
         seed=10,
     ),
+    script_bug("a list is committed in part", "decide", {"all_stand": "true"}),
     script_bug("confirmation not sent", "decide", {"send": _UNSIGNED}, seed=1),
     script_bug("reserved whatever the state", "reserve", {"is_open": "known[1]"}, seed=12),
     script_bug("closed whatever the state", "close", {"is_open": "known[1]"}, seed=64),
