@@ -35,7 +35,7 @@ async def abandon_nothing(_sound: Sound, _service: SubmissionService, _records: 
     return None
 
 
-@mutation(BROKER_BUGS, "silence taken for the end", _decided_result, seed=41)
+@mutation(BROKER_BUGS, "silence taken for the end", _decided_result, seed=64)
 def decided_for_good(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
@@ -57,11 +57,11 @@ async def never_give_up(
     await sound(store, principal, key, ms or 120_000, token)
 
 
-@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together)
+@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=24)
 async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[AttemptDecision]) -> Any:
     return [*await store.decide(decisions[:1]), *await store.decide(decisions[1:])]
 
 
-@mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together)
+@mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together, seed=12)
 def of_no_list(_sound: Sound, _record: Record) -> bool:
     return False
