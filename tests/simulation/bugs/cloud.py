@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.model.changes import Change, Cordoned, End, Extended, Noticed
-from cloudsim.model.instances import Instance
+from cloudsim.model.changes import Change, Cordoned, End, Extended, Noticed, Started
+from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.nodes import NodeDetails
-from cloudsim.model.refusals import Refusal
+from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.scheduling.eviction import oldest_first, youngest_first
 from cloudsim.scheduling.fit import nodes_with_room
 from cloudsim.scheduling.inventory import Inventory, Misfit
+from cloudsim.scheduling.pipeline import _plan_gang
 from cloudsim.scheduling.victims import _needed
 from tests.simulation.bugs.bug import Bug, mutation
 
@@ -26,7 +27,7 @@ CLOUD_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=1)
+@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=10)
 def extend_under_notice(
     sound: Sound,
     cloud: Cloud,
@@ -45,18 +46,18 @@ def extend_under_notice(
     return changes
 
 
-@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=9)
+@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=1)
 def promised_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     running = [instance for instance in inventory.youngest_spot() if instance.evict_at_s is None]
     return sorted(running, key=lambda instance: instance.yields)
 
 
-@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=0)
+@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=12)
 def not_the_youngest_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     return oldest_first(inventory)
 
 
-@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=0)
+@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=7)
 def all_needed(
     _sound: Sound, _inventory: Inventory, marked: list[Instance], _room: object, _request: object
 ) -> tuple[Instance, ...]:
@@ -70,7 +71,7 @@ def counted_as_said(
     return how, cause
 
 
-@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=10)
+@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=0)
 def expect_no_eviction(sound: Sound, cloud: Cloud, instance: Instance) -> None:
     sound(cloud, replace(instance, evict_at_s=None))
 
@@ -87,7 +88,7 @@ def give_half_the_notice(
     return Noticed(replace(victim, evict_at_s=now_s + cloud.spec.grace_s / 2), now_s, cause)
 
 
-@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=10)
+@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=0)
 def start_nobody(_sound: Sound, _cloud: Cloud, _node: int, _at_s: float) -> list[Change]:
     return []
 
@@ -129,7 +130,7 @@ def advance_late(sound: Sound, cloud: Cloud, now_s: float, phase: int) -> list[C
     return changes
 
 
-@mutation(CLOUD_BUGS, "acknowledged without a notice", Cloud.acknowledge, seed=1)
+@mutation(CLOUD_BUGS, "acknowledged without a notice", Cloud.acknowledge, seed=0)
 def end_without_notice(_sound: Sound, cloud: Cloud, instance_id: str, at_s: float) -> list[Change]:
     if cloud.inventory.get(instance_id) is None:
         return []
@@ -141,16 +142,52 @@ def widen_nothing(_sound: Sound, _cloud: Cloud, _nodes: int, _instance: Instance
     return None
 
 
-@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=17)
+@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=19)
 def no_misfits(
     _sound: Sound, _inventory: Inventory, _node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:
     return ()
 
 
-@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=27)
+@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=19)
 def all_misfits(
     _sound: Sound, inventory: Inventory, node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:
     there = tuple(inventory)
     return (Misfit(0, "is another one", there),) if there and node_cores != inventory.node_cores else ()
+
+
+@mutation(CLOUD_BUGS, "a member of a gang is left behind", Inventory.remove)
+def leave_the_last_behind(sound: Sound, inventory: Inventory, instance_id: str) -> Instance:
+    instance: Instance = sound(inventory, instance_id)
+    if instance.parts:
+        inventory._use(instance, inventory.footprint(instance)[-1:], 1)
+    return instance
+
+
+@mutation(CLOUD_BUGS, "a gang starts on too few nodes", _plan_gang)
+def plan_one_node(sound: Sound, *arguments: object) -> Placement | RefusalReason:
+    placement: Placement | RefusalReason = sound(*arguments)
+    if isinstance(placement, RefusalReason):
+        return placement
+    return replace(placement, parts=placement.parts[:1])
+
+
+@mutation(CLOUD_BUGS, "a gang evicts on its first node only", _plan_gang, seed=12)
+def plan_few_victims(sound: Sound, *arguments: object) -> Placement | RefusalReason:
+    placement: Placement | RefusalReason = sound(*arguments)
+    if isinstance(placement, RefusalReason):
+        return placement
+    there = tuple(victim for victim in placement.victims if victim.node == placement.node)
+    return replace(placement, victims=there)
+
+
+@mutation(CLOUD_BUGS, "who waits behind a gang overtakes it", Cloud._start_waiting, seed=52)
+def start_whoever_has_room(sound: Sound, cloud: Cloud, nodes: Iterable[int], at_s: float) -> list[Change]:
+    changes: list[Change] = sound(cloud, nodes, at_s)
+    for booked in cloud.inventory.booked():
+        if cloud.inventory.has_room(booked):
+            started = Started(replace(booked, start_s=at_s, end_s=at_s + booked.end_s - booked.start_s))
+            cloud.apply(started)
+            changes.append(started)
+    return changes
