@@ -26,6 +26,7 @@ from broker.contract.commands import (
     NodeNumber,
     Nodes,
     Overflow,
+    OverflowTerms,
     Release,
     Reopen,
     Reserve,
@@ -36,7 +37,7 @@ from broker.contract.commands import (
     Tick,
     commands,
 )
-from broker.contract.events import Event, EventKind, OverflowState
+from broker.contract.events import Event, EventKind
 from broker.contract.fields import (
     LONGEST_S,
     CloudId,
@@ -62,6 +63,7 @@ from broker.contract.replies import (
     LeaseGranted,
     LeasesGranted,
     Leaving,
+    OverflowState,
     QuoteView,
     RefusalView,
     Reply,
@@ -139,6 +141,7 @@ __all__ = [
     "OnDemandRequests",
     "Overflow",
     "OverflowState",
+    "OverflowTerms",
     "PoolNumber",
     "Probability",
     "QuoteRequest",

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
 
 from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, RequestId, Seconds
+from broker.contract.launch import Launch
 from broker.contract.replies import QuoteView
 from broker.contract.requests import Needs, OnDemandRequest, SpotNeeds
 from broker.contract.version import since, written_version
@@ -135,14 +136,26 @@ class Migrate(_Command):
     offers: tuple[QuoteView, ...]
 
 
+class OverflowTerms(Needs):
+    """The needs of an own request that a real cloud could not place, beside its cores, for other clouds."""
+
+    lifetime_s: LivingSeconds
+    launch: Launch | None = None
+
+
 class StartOnDemand(_Command, Needs):
-    """Start an on-demand instance for the cloud's own users, or for another member, ``origin``."""
+    """Start an on-demand instance for the cloud's own users, or for another member, ``origin``.
+
+    ``overflow`` comes with room that a real cloud frees for a request that failed there: what the federation
+    is offered where no room can be freed.
+    """
 
     kind: Literal["start_on_demand"] = "start_on_demand"
     instance: Id
     cores: Cores
     lifetime_s: LivingSeconds | None
     origin: CloudId | None = since(3)
+    overflow: OverflowTerms | None = since(4)
 
 
 class StartAll(_Command):

@@ -113,7 +113,7 @@ RIGHTS: Mapping[str, Right] = {
     "isolation": Right(agent="set"),
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
-    "launch": Right(instances="r", broker="rw", operator=""),
+    "launch": Right(instances="r set", broker="rw", operator=""),
     "catalogue": Right(owner="r", instances="rw", broker="r"),
     "silent_cloud": Right(instances="rw", broker="r"),
 }
@@ -225,6 +225,9 @@ def _patterns(keys: RedisKeys, user: User) -> tuple[set[str], set[str], dict[str
             writes.add(key_pattern)
         for command in commands.split():  # each by itself: one selector must allow all keys of a call
             alone[command].add(key_pattern)
+    if user.party == "instances":
+        # To encrypt for the agents of other clouds what an own user's instance runs there.
+        reads.add(make_key_pattern(keys, "catalogue", None))
     return reads, writes, alone
 
 

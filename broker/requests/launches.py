@@ -10,26 +10,20 @@ from typing import Any, cast
 from uuid import uuid4
 
 import redis.asyncio
-import structlog
 from joserfc.jwk import OKPKey
-from pydantic import ValidationError
 
 from broker.contract import SpotRequest
-from broker.leases.instances import read_catalogue
+from broker.leases.instances import KEPT_S, read_agent_public_key
 from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, find_targets
-from broker.signing.agent_keys import SealError, read_public_key, seal
-from broker.signing.signer import MessageSigner, SignatureError
+from broker.signing.agent_keys import seal
+from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 
 #: The version of the contract that knows launches.
 _SINCE = 4
-#: Seconds for which secrets are kept. An instance starts within minutes of its lease, or its lease fails.
-KEPT_S = 86_400
 #: The cost of guessing a secret from the digest of a request that is kept (RFC 7914).
 _SCRYPT = {"n": 2**12, "r": 8, "p": 1}
-
-log = structlog.get_logger(__name__)
 
 
 class LaunchSealer:
@@ -91,11 +85,4 @@ class LaunchSealer:
     async def _public_key(self, cloud: str) -> OKPKey | None:
         """Return the key of a cloud's agent; None while it has told none."""
         answer = await cast("Any", self._client.hgetall(self._keys.catalogue(cloud)))
-        fields = cast("dict[bytes, bytes]", answer)
-        try:
-            catalogue = read_catalogue(fields, cloud, self._keys, self._signing)
-            text = None if catalogue is None else catalogue.key
-            return None if text is None else read_public_key(text)
-        except (SignatureError, ValidationError, SealError) as error:
-            log.warning("the catalogue of a cloud cannot be read", cloud=cloud, why=str(error))
-            return None
+        return read_agent_public_key(answer, cloud, self._keys, self._signing)

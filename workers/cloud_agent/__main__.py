@@ -22,6 +22,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 from broker.doctor.redis import UnsafeQueueError
@@ -47,6 +48,7 @@ from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import CommonOptions
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.nova_notifications import check_url, listen_to_nova
+from workers.cloud_agent.overflow import CLOUD_CALLS, OWNER_CALLS, OverflowDriver
 from workers.cloud_agent.owner_client import OwnerClient
 
 PROGRAM = "workers.cloud_agent"
@@ -119,7 +121,8 @@ def make_executors() -> dict[str, Executor]:
     return {
         "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1),
         "start": starts, "end": ends, "notice": ends,
-        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart"), owner),
+        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart", *OWNER_CALLS), owner),
+        **dict.fromkeys(CLOUD_CALLS, ThreadPoolExecutor(1)),
     }  # fmt: skip
 
 
@@ -169,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
-        hosts=list_hosts(member),
+        hosts=list_hosts(member), overflow=cast("OverflowDriver", driver) if member.overflow else None,
     )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     listened = (waiting, (keys.channel(options.cloud),), agent.wake, stopping)

@@ -53,6 +53,7 @@ from workers.cloud_agent.instance_history import (
     track_arrival,
 )
 from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.overflow import OverflowDriver, OverflowRequests
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
 from workers.cloud_agent.user_refusals import UserRefusals
@@ -92,6 +93,7 @@ class CloudAgent:
         poll_s: float,
         now_s: Callable[[], float] = time.monotonic,
         hosts: Sequence[str | None] = (),
+        overflow: OverflowDriver | None = None,
     ):
         """Set up the agent; it does nothing before ``run`` or ``step``.
 
@@ -108,6 +110,9 @@ class CloudAgent:
         hosts:
             The cloud's hosts by the numbers of the owner's nodes. Instances of leases then run on the host of
             their node, and foreign ones are counted on theirs. None leaves the host to the cloud.
+        overflow:
+            Reads and tells what is offered to the federation where the owner frees no room for a failed
+            request of an own user. None offers nothing.
         """
         self._cloud, self._driver, self._leases, self._owner = cloud, driver, leases, owner
         self._cores_of, self._poll_s, self._now_s, self._hosts = cores_of, poll_s, now_s, hosts
@@ -124,6 +129,7 @@ class CloudAgent:
         self._warned: set[str] = set()
         self._away = False
         self._refusals = UserRefusals()
+        self._overflow = OverflowRequests(cloud, overflow, leases, owner, self._calls, now_s)
         self._heard_s = now_s()
         self._is_silent: bool | None = None  # None: what the agent before this one said is not known
         self._has_heard, self._heard_until_s = threading.Event(), float("-inf")
@@ -160,6 +166,7 @@ class CloudAgent:
             for own_id, cores in self._refusals.due():
                 if self._free_room(own_id, freed_id(self._cloud, own_id), cores):
                     log.warning("an own user was refused: freeing room", instance=own_id, cores=cores)
+            self._overflow.step(self._limit_s)
             self._list_instances()
             self._list_flavours()
         except redis.RedisError as error:
@@ -176,6 +183,8 @@ class CloudAgent:
         if self._has_read_records:
             return
         for name, record in self._leases.read_records().items():
+            if self._overflow.take_up(record):
+                continue
             if record.lease is not None:
                 self._tracked[name] = TrackedLease.from_record(record, self._now_s())
             elif record.own_id is not None:
@@ -261,6 +270,7 @@ class CloudAgent:
         for own_id in foreign.keys() - self._foreign.keys():
             self._add_foreign(foreign[own_id])
         self._refusals.note_listing(foreign, self._cores, time.time())
+        self._overflow.note_listing(foreign.keys(), now_s, self._limit_s)
 
     def _is_stuck(self, instance: CloudInstance, now_s: float) -> bool:
         """Return True if the instance of an ended lease stays, and takes room like a foreign one."""
@@ -458,9 +468,19 @@ class CloudAgent:
             case "leaving" if finished.error is None and finished.result is not None:
                 self._note_told(finished.about)
             case "freed" if finished.error is None and finished.result is not None:
-                self._refusals.note_freed(finished.about, time.time())
+                self._note_freed(finished.about, finished.result)
             case "depart" if finished.error is None:
                 self._note_departure(finished.about, finished.result)
+            case _:
+                self._overflow.note_result(finished)
+
+    def _note_freed(self, own_id: str, answer: Answer) -> None:
+        if not isinstance(answer, RefusalView):
+            self._refusals.note_freed(own_id, time.time())
+            return
+        refusal = self._refusals.note_unfreed(own_id)
+        if refusal is not None:
+            self._overflow.note_refused(own_id, refusal.instance, refusal.cores, answer)
 
     def _note_told(self, name: str) -> None:
         tracked = self._tracked.get(name)

@@ -44,8 +44,10 @@ def start(state: OwnerState, writer: EventWriter, command: StartOnDemand, at_s: 
         origin=command.origin or state.spec.cloud.id,
         **command.needs,
     )
-    # A purchase by another member is not offered to the federation: it chose this cloud over the others.
-    writer.record(state.cloud.start_on_demand(request, at_s), offers=command.origin is None)
+    # A purchase by another member is not offered to the federation: it chose this cloud over the others. A
+    # real cloud's agent says what is to be offered: all else runs there already, or is room that is kept.
+    offers = command.origin is None and (command.overflow is not None or not state.spec.is_real)
+    writer.record(state.cloud.start_on_demand(request, at_s), offers=offers, terms=command.overflow)
     answer = state.known(command.instance, Kind.ON_DEMAND)
     assert answer is not None
     return answer
@@ -94,9 +96,12 @@ def _joint_answer(answers: Sequence[Answer | None]) -> Answer:
 
 
 def show(state: OwnerState, writer: EventWriter, command: Show, at_s: float) -> Answer:
-    """Return what is known of an on-demand instance."""
+    """Return what is known of an on-demand instance, and where it went if it was offered to others."""
     clock.advance(state, writer, at_s)
-    return _known_to_origin(state, command) or Done(found=False)
+    answer, offer = _known_to_origin(state, command), state.offers.get(command.instance)
+    if isinstance(answer, RefusalView) and offer is not None:
+        return answer.model_copy(update={"overflow": offer})
+    return answer or Done(found=False)
 
 
 def stop(state: OwnerState, writer: EventWriter, command: StopOnDemand, at_s: float) -> Answer:

@@ -68,6 +68,11 @@ class OwnerSpec:
     overflow_sla: float | None = None
     catalogue: Callable[[], InstanceCatalogue | None] | None = None
 
+    @property
+    def is_real(self) -> bool:
+        """True if the leases of the cloud are instances of a real one, which has users of its own."""
+        return self.catalogue is not None
+
 
 class OwnerState:
     """A cloud, the answers that were given about it, and counters. ``apply`` is recovery."""

@@ -22,7 +22,8 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.api.services.leases import LeaseService
-from broker.contract import CloudId, EventKind, Id, Lease, Needs, Overflow, SpotRequest, read_message
+from broker.contract import CloudId, EventKind, Id, Launch, Lease, Needs, Overflow, SpotRequest, read_message
+from broker.contract.version import since
 from broker.requests.errors import InFlightError
 from broker.requests.members import MembershipView
 from broker.requests.models import Accept, AcceptOutcome, RequestAnswer
@@ -62,7 +63,7 @@ class OverflowOffer(Needs):
     """One entry of the overflow stream: attempt ``attempt`` to place ``instance`` of ``cloud`` elsewhere.
 
     avoid: the cloud that evicted it last. stop: its user has stopped it. lease: the lease that it got, if
-    any.
+    any. launch: what it runs, of a real cloud; its secrets are sealed already.
     """
 
     cloud: CloudId
@@ -74,6 +75,7 @@ class OverflowOffer(Needs):
     avoid: CloudId | None = None
     stop: bool = False
     lease: Id | None = None
+    launch: Launch | None = since(4)
 
     @property
     def request_id(self) -> str:
@@ -148,6 +150,7 @@ class OverflowService:
                 lifetime_s=offer.lifetime_s,
                 sla=offer.sla,
                 targets=await self._targets(offer),
+                launch=offer.launch,
                 **offer.dump_needs(),
             )  # fmt: skip
         except SignatureError as error:
@@ -178,7 +181,7 @@ class OverflowService:
         if len(offer.request_id) > LONGEST_REQUEST_ID:
             await self._report(offer.cloud, _refused(offer))
             return True
-        (result,) = await self._submissions.submit([request], PRINCIPAL)
+        (result,) = await self._submissions.submit([request], PRINCIPAL, is_sealed=True)
         if isinstance(result, InFlightError):
             return False
         if isinstance(result, RequestAnswer) and result.lease is not None:

@@ -5,22 +5,26 @@ It is tested against a server that answers as the published API reference says, 
 
 from __future__ import annotations
 
+import base64
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.common.openstack_identity import OpenStackIdentityEndpointType
 from libcloud.compute.drivers.openstack import OpenStack_1_1_Connection
-from pydantic import Field, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic import field_validator as checked
 
-from broker.contract.launch import Word
+from broker.contract import OverflowTerms
+from broker.contract.launch import Launch, Word
 from broker.doctor.check import CheckResult, failure, ok
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import InputError
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -28,6 +32,7 @@ from workers.cloud_agent.drivers.base import (
     MEMORY,
     CloudInstance,
     DesiredInstance,
+    Duration,
     HttpOptions,
     InstanceError,
     InstanceState,
@@ -39,7 +44,7 @@ from workers.cloud_agent.drivers.base import (
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
-from workers.cloud_agent.tags import InstanceTags
+from workers.cloud_agent.tags import MOST_VALUE, InstanceTags
 
 #: Servers that one answer lists at most; Nova's own limit is often a thousand.
 PAGE = 500
@@ -70,6 +75,11 @@ _QUOTAS = (
     ("RAMSize", "totalRAMUsed", "MB of memory"),
 )
 
+_USER_DATA = "OS-EXT-SRV-ATTR:user_data"
+
+#: Begins what is appended to the description of a failed server.
+_TOLD = "[spotfed] "
+
 _PCI_ALIAS = "pci_passthrough:alias"
 
 #: Placement's standard classes of graphics processors.
@@ -85,6 +95,23 @@ _ENDING = ("SOFT_DELETED",)
 _STOPPED = ("ERROR", "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED")
 
 
+class OverflowOptions(BaseModel):
+    """The table ``[cloud.instances.overflow]``: what failed requests of own users are at other clouds.
+
+    images: the names or ids of own images, and the words for them in launches; requests of other images are
+    not offered. lifetime_s: how long they run there; None offers only requests that say so. resources: the
+    amounts of flavors that other clouds must have; None for all.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, populate_by_name=True
+    )
+
+    images: dict[Word, Word] = Field(min_length=1)
+    lifetime_s: Annotated[Duration, Field(gt=0)] | None = Field(None, alias="lifetime")
+    resources: tuple[Word, ...] | None = Field(None, strict=False)
+
+
 class OpenStackOptions(HttpOptions):
     """Options of the driver "openstack", for Nova of release Rocky (microversion 2.61) or newer.
 
@@ -93,6 +120,7 @@ class OpenStackOptions(HttpOptions):
     that instances of leases belong to. project_domain: the id of its domain. user_domain: the name of the
     user's domain. application_credential: True if user and secret are those of an application credential;
     then no project is named. all_users: list servers of all projects, which takes an administrator's role.
+    overflow: how failed requests of own users are offered to other clouds; None: not at all.
     """
 
     export: ClassVar[str] = "`openstack server list --all-projects --long -f json`"
@@ -105,11 +133,25 @@ class OpenStackOptions(HttpOptions):
     interface: Literal["public", "internal", "admin"] = "public"
     networks: tuple[Word, ...] = Field((), strict=False)
     all_users: bool = False
+    overflow: OverflowOptions | None = None
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images that the file names, also those of own users that other clouds have."""
+        own = () if self.overflow is None else self.overflow.images
+        return tuple(dict.fromkeys([*super().images, *own]))
 
     @property
     def lists_all_users(self) -> bool:
         """True if servers of all projects are listed."""
         return self.all_users
+
+    @checked("overflow")
+    @classmethod
+    def _sees_requests(cls, overflow: OverflowOptions | None, info: ValidationInfo) -> OverflowOptions | None:
+        if overflow is not None and not info.data.get("all_users"):
+            raise ValueError("needs all_users = true: only an administrator sees what a request asked for")
+        return overflow
 
     @checked("application_credential")
     @classmethod
@@ -216,6 +258,70 @@ class OpenStackDriver:
             # There may be none, or it may not be deleted: the lease has ended anyway.
             with suppress(RefusedError):
                 self._call("DELETE", f"/os-keypairs/{self._tags.make_token(lease)}")
+
+    def read_overflow(self, own_id: str) -> OverflowTerms | None:
+        """Return what a failed server asks of other clouds; None if its user does not want it there.
+
+        Its metadata may say for how long it runs elsewhere (``<prefix>:overflow = 6h``), or ``no``.
+        """
+        options = self._options.overflow
+        assert options is not None
+        server = self._call("GET", f"/servers/{own_id}")["server"]
+        lifetime_s = self._overflow_lifetime_s(server["metadata"], options)
+        if lifetime_s is None:
+            return None
+        words = {self._image_id(image): word for image, word in options.images.items()}
+        image = server["image"]["id"] if server["image"] else "a volume"
+        if image not in words:
+            raise RefusedError(f"instances.overflow.images has no word for {image}")
+        if _USER_DATA not in server:
+            raise RefusedError("Nova does not show its user data: the user needs an administrator's role")
+        flavor = server["flavor"]
+        described = {**flavor, "name": flavor["original_name"]}
+        described["OS-FLV-EXT-DATA:ephemeral"] = flavor.get("ephemeral", 0)
+        amounts = dict(_flavour(described).amounts)
+        try:
+            return OverflowTerms(
+                lifetime_s=lifetime_s,
+                resources={
+                    name: amount
+                    for name, amount in amounts.items()
+                    if options.resources is None or name in options.resources
+                },
+                launch=Launch(
+                    image=words[image], key=self._public_key(server), user_data=_read_user_data(server)
+                ),
+            )
+        except ValidationError as error:
+            why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+            raise RefusedError(f"other clouds do not take what it asks for: {why}") from None
+
+    def _overflow_lifetime_s(self, tags: Mapping[str, str], options: OverflowOptions) -> float | None:
+        own = self._tags.read_overflow(tags)
+        if own is None:
+            return options.lifetime_s
+        if own == "no":
+            return None
+        try:
+            return parse_duration_s(own, field=self._tags.overflow_key)
+        except InputError as error:
+            raise RefusedError(f"its metadata: {error}") from error
+
+    def _public_key(self, server: Mapping[str, Any]) -> str | None:
+        """Return the public key of a server's user, None if it has none."""
+        name = server.get("key_name")
+        if name is None:
+            return None
+        answer = self._call("GET", f"/os-keypairs/{name}", parameters={"user_id": str(server["user_id"])})
+        return str(answer["keypair"]["public_key"])
+
+    def tell_user(self, own_id: str, text: str) -> None:
+        """Append a text to a server's description. Nova takes no metadata or tags of a failed server."""
+        with suppress(_NotThereError):
+            server = self._call("GET", f"/servers/{own_id}")["server"]
+            own = str(server.get("description") or "").partition(_TOLD)[0].rstrip()
+            told = f"{own[: MOST_VALUE - len(_TOLD) - len(text) - 1]} {_TOLD}{text}".strip()
+            self._call("PUT", f"/servers/{own_id}", {"server": {"description": told}})
 
     def check(self) -> Iterator[CheckResult]:
         """Yield the results for clock, images, networks, security groups, key pair and quota.
@@ -394,7 +500,7 @@ class OpenStackDriver:
         """Call Nova and return its answer, empty if there is none. An expired token is renewed."""
 
         def use(connection: OpenStack_1_1_Connection) -> dict[str, Any]:
-            more = dict(headers) if method == "GET" else {}
+            more = dict(headers) if method in ("GET", "PUT") else {}
             try:
                 answer = connection.request(path, dict(parameters or {}), body or "", more, method)
             except BaseHTTPError as error:
@@ -478,6 +584,14 @@ def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:
     if of_a_lease and status in _STOPPED:
         return InstanceState.ENDED
     return InstanceState.STARTING if status == "BUILD" else InstanceState.RUNNING
+
+
+def _read_user_data(server: Mapping[str, Any]) -> str | None:
+    """Return a server's user data, None if it has none."""
+    try:
+        return base64.b64decode(server[_USER_DATA] or "").decode() or None
+    except ValueError as error:
+        raise RefusedError("its user data are no text") from error
 
 
 def _ran(server: Mapping[str, Any]) -> bool:
