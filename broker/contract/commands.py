@@ -155,6 +155,7 @@ class StartOnDemand(_Command, Needs):
     cores: Cores
     lifetime_s: LivingSeconds | None
     origin: CloudId | None = since(3)
+    launch: Launch | None = since(4)
     overflow: OverflowTerms | None = since(4)
 
 
@@ -180,6 +181,12 @@ class Show(_Command):
     kind: Literal["show"] = "show"
     instance: Id
     origin: CloudId | None = since(3)
+
+
+class ListSold(_Command):
+    """Ask for the on-demand instances of other members that run or are booked here."""
+
+    kind: Literal["list_sold"] = "list_sold"
 
 
 class Drain(_Command):
@@ -227,7 +234,9 @@ class Finish(_Command):
 
 _LeaseCommand = Ask | Reserve | Confirm | Release | Cancel | Extend | Acknowledge | Gone | Migrate
 
-_CloudCommand = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish
+_CloudCommand = (
+    StartOnDemand | StartAll | StopOnDemand | Show | ListSold | Drain | Reopen | Overflow | Tick | Finish
+)
 
 Command = Annotated[_LeaseCommand | _CloudCommand, Field(discriminator="kind")]
 

@@ -101,7 +101,7 @@ class SubmissionService:
         self._member_of, self._on_results = member_of, on_results
         self._leases = LeaseStore(records.redis, records.keys)
         self._evaluator = MemberEvaluator(())
-        self._sealer = LaunchSealer(records.redis, records.keys, records.signing, records.speaks)
+        self.sealer = LaunchSealer(records.redis, records.keys, records.signing, records.speaks)
 
     async def submit(
         self, requests: Sequence[SpotRequest], principal: str, *, is_sealed: bool = False
@@ -130,7 +130,7 @@ class SubmissionService:
         assert request.id is not None
         # All that was asked, in our version, whatever older processes are told of it.
         whole = request.model_dump_json()
-        digest = await self._sealer.digest(request, principal)
+        digest = await self.sealer.digest(request, principal)
         fingerprint = hashlib.sha256(f"{principal}\n{whole}{digest}".encode()).hexdigest()
         body = whole if self._records.speaks() >= VERSION else self._body(request)
         return _Submitted(request.id, request, body, fingerprint)
@@ -151,7 +151,7 @@ class SubmissionService:
             try:
                 request = submitted.request
                 if not is_sealed:
-                    request = await self._sealer.seal(request, members, names)
+                    request = await self.sealer.seal(request, members, names)
                 opening = self._open(request, evaluator, reserved, among=len(requests))
             except (SubmitError, ValueError) as error:
                 results[submitted.id] = error

@@ -50,6 +50,7 @@ from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.nova_notifications import check_url, listen_to_nova
 from workers.cloud_agent.overflow import CLOUD_CALLS, OWNER_CALLS, OverflowDriver
 from workers.cloud_agent.owner_client import OwnerClient
+from workers.cloud_agent.sales import SOLD
 
 PROGRAM = "workers.cloud_agent"
 _STARTS, _ENDS = 8, 8
@@ -79,7 +80,10 @@ def read_cloud(path: Path, cloud: str, data: Path | None) -> tuple[FederatedClou
                 message = f"{cloud} is simulated: its table in {path} has no table instances"
                 raise InputError(message, field="--cloud")
             where = f"cloud[{number}].instances"
-            return member, read_options(member.instances, where, path.absolute().parent)
+            options = read_options(member.instances, where, path.absolute().parent)
+            if member.sells_on_demand and (fault := options.selling_fault):
+                raise InputError(fault[1], field=f"{where}.{fault[0]}")
+            return member, options
     raise InputError(f"no cloud is called {cloud!r}", field="--cloud")
 
 
@@ -121,7 +125,7 @@ def make_executors() -> dict[str, Executor]:
     return {
         "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1),
         "start": starts, "end": ends, "notice": ends,
-        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart", *OWNER_CALLS), owner),
+        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart", SOLD, *OWNER_CALLS), owner),
         **dict.fromkeys(CLOUD_CALLS, ThreadPoolExecutor(1)),
     }  # fmt: skip
 
@@ -173,6 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
         hosts=list_hosts(member), overflow=cast("OverflowDriver", driver) if member.overflow else None,
+        sells_on_demand=member.sells_on_demand,
     )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     listened = (waiting, (keys.channel(options.cloud),), agent.wake, stopping)

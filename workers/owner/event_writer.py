@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from broker.contract import (
     Event,
     EventKind,
+    Launch,
     Lease,
     LeaseState,
     OnDemandRequest,
@@ -99,18 +101,22 @@ class EventWriter:
         order: str | None = None,
         offers: bool = True,
         terms: OverflowTerms | None = None,
+        launches: Mapping[str, Launch | None] | None = None,
     ) -> None:
         """Turn changes that the cloud has made into events.
 
         by: who closes or opens nodes. order: id of the command that closes or opens them. offers: whether
         requests that were turned away may be offered to the federation. terms: what is offered then; None:
-        what was turned away.
+        what was turned away. launches: what the on-demand instances that start run, by id.
         """
+        launches = launches or {}
         for change in changes:
             match change:
                 case Started(instance):
                     assert instance.kind is Kind.ON_DEMAND
                     lease = convert.started(self._lease(instance), instance)
+                    if (launch := launches.get(instance.id)) is not None:
+                        lease = lease.model_copy(update={"launch": launch})
                     self.emit(EventKind.ADMITTED, instance.start_s, lease=lease)
                 case Ended():
                     self._record_end(change)
@@ -121,7 +127,8 @@ class EventWriter:
                     self.emit(EventKind.NOTICED, at_s, lease=lease, cause=cause)
                 case Booked(instance, at_s, starts_by_s):
                     lease = self.lease_of(instance, LeaseState.BOOKED)
-                    lease = lease.model_copy(update={"starts_by_s": starts_by_s})
+                    update = {"starts_by_s": starts_by_s, "launch": launches.get(instance.id)}
+                    lease = lease.model_copy(update=update)
                     self.emit(EventKind.BOOKED, at_s, lease=lease)
                 case Withdrawn(instance, at_s):
                     lease = convert.withdrawn(self._lease(instance), at_s)

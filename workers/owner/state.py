@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
 from broker.contract.instances import InstanceCatalogue
+from broker.contract.launch import Launch
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
@@ -27,12 +28,13 @@ from cloudsim.model.changes import (
     Withdrawn,
     for_nobody,
 )
-from cloudsim.model.refusals import Refusal
+from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import HEADROOM
 from cloudsim.traces.trace import Trace
 from workers.owner import convert
 from workers.owner.answer_log import AnswerLog, Lapsed, Released
+from workers.owner.catalogue import find_misfit
 from workers.owner.overflow import OverflowOffers
 from workers.owner.recorded_history import RecordedHistory
 from workers.owner.renewals import RenewalSchedule
@@ -72,6 +74,14 @@ class OwnerSpec:
     def is_real(self) -> bool:
         """True if the leases of the cloud are instances of a real one, which has users of its own."""
         return self.catalogue is not None
+
+    def find_misfit(self, request: Request, launch: Launch | None) -> tuple[RefusalReason, str] | None:
+        """Return why the cloud has no such instance, and the same in words; None if it has one."""
+        if self.catalogue is not None:
+            return find_misfit(self.catalogue(), request, launch)
+        if launch is not None:
+            return RefusalReason.NOT_ALLOWED, "the instances of a simulated cloud run nothing"
+        return None
 
 
 class OwnerState:

@@ -277,7 +277,7 @@ class Ec2Driver:
         parameters |= _numbered("SecurityGroupId" if subnet else "SecurityGroup", groups)
         if options.dialect is Dialect.EUCALYPTUS:
             return parameters
-        if options.spot:
+        if options.spot and desired.is_preemptible:
             parameters["InstanceMarketOptions.MarketType"] = "spot"
         parameters["MetadataOptions.InstanceMetadataTags"] = "enabled"
         parameters["TagSpecification.1.ResourceType"] = "instance"

@@ -121,11 +121,14 @@ class OpenStackOptions(HttpOptions):
     user's domain. application_credential: True if user and secret are those of an application credential;
     then no project is named. all_users: list servers of all projects, which takes an administrator's role.
     overflow: how failed requests of own users are offered to other clouds; None: not at all.
+    on_demand_project: the project of what is sold on-demand; None for the same one. Nova's filter
+    (``deploy/openstack``) knows instances of leases by their project, so with it there must be two.
     """
 
     export: ClassVar[str] = "`openstack server list --all-projects --long -f json`"
     driver: Literal["openstack"]
     project: Word | None = None
+    on_demand_project: Word | None = None
     project_domain: Word = "default"
     user_domain: Word = "Default"
     application_credential: bool = Field(False, validate_default=True)
@@ -156,6 +159,8 @@ class OpenStackOptions(HttpOptions):
     @checked("application_credential")
     @classmethod
     def _in_a_project(cls, application_credential: bool, info: ValidationInfo) -> bool:
+        if application_credential and info.data.get("on_demand_project") is not None:
+            raise ValueError("an application credential is of one project: leave on_demand_project out")
         if (info.data.get("project") is None) is not application_credential:
             raise ValueError(
                 "name a project, or take an application credential, which is of one project already"
@@ -182,6 +187,10 @@ class OpenStackDriver:
         self._tags = InstanceTags(options.prefix, cloud)
         self._calls = HttpCalls(lambda: _connection(options, user, secret), _explain_error, options.timeout_s)
         self._faults: dict[str, Mapping[str, Any]] = {}  # of servers that were listed last and failed
+        self._sold: OpenStackDriver | None = None  # of what is sold on-demand, in a project of its own
+        if options.on_demand_project is not None:
+            changes = {"project": options.on_demand_project, "on_demand_project": None, "all_users": False}
+            self._sold = OpenStackDriver(options.model_copy(update=changes), cloud, user, secret)
 
     def list_instances(self) -> list[CloudInstance]:
         """Return all servers of the project, or of all projects. Nova does not list deleted ones."""
@@ -194,7 +203,11 @@ class OpenStackDriver:
             lease = self._lease(server)
             if lease is not None and eldest.setdefault(lease, server) is server:
                 self._mark(server)  # it still built when it was started
-        return [self._instance(server, faults.get(server["id"], {})) for server in servers]
+        instances = [self._instance(server, faults.get(server["id"], {})) for server in servers]
+        if self._sold is None:
+            return instances
+        sold = {instance.id: instance for instance in self._sold.list_instances()}
+        return [*(instance for instance in instances if instance.id not in sold), *sold.values()]
 
     def list_flavours(self) -> list[CloudFlavour]:
         """Return Nova's flavors with memory, disk, graphics processors and extra specs.
@@ -209,6 +222,9 @@ class OpenStackDriver:
 
         If there is one that failed before it ran, delete it and raise its fault.
         """
+        if self._sold is not None and not desired.is_preemptible:
+            self._sold.start(desired)
+            return
         tags = self._tags.make_tags(desired)
         servers = self._instances_of(desired.lease)
         failed = [server for server in servers if _has_failed(server)]
@@ -235,7 +251,7 @@ class OpenStackDriver:
     def _mark(self, server: Mapping[str, Any]) -> None:
         """Write a server's own id into its metadata, which Nova takes once it runs."""
         if self._tags.read_id(server["metadata"]) is None and server["status"] == "ACTIVE":
-            with suppress(_NotThereError):
+            with suppress(RefusedError):  # it is gone, or in another project
                 body = {"metadata": self._tags.make_id(str(server["id"]))}
                 self._call("POST", f"/servers/{server['id']}/metadata", body)
 
@@ -251,6 +267,8 @@ class OpenStackDriver:
 
     def end(self, lease: str) -> None:
         """Delete the lease's server."""
+        if self._sold is not None:
+            self._sold.end(lease)
         for server in self._instances_of(lease):
             if server.get("OS-EXT-STS:task_state") != "deleting":
                 self._delete(server)
@@ -333,6 +351,8 @@ class OpenStackDriver:
         for image in options.images:
             yield from guard_check("image", self._check_image(image))
         yield from guard_check("network", self._check_networks())
+        if self._sold is not None:
+            yield from guard_check("network", self._sold._check_networks())
         if options.key_name is not None:
             yield from guard_check("key", self._check_key(options.key_name))
         yield from guard_check("quota", self._check_quota())

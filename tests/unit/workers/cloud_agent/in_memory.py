@@ -36,6 +36,7 @@ class InMemoryCloud:
         self.rules = LaunchRules(keys=True)
         self.findings = [failure("there is none", "make one", name="image"), ok("it is there", name="key")]
         self.hosts: dict[str, str | None] = {}  # by lease, where it was to start
+        self.preemptible: dict[str, bool] = {}  # by lease
         self.overflow: dict[str, OverflowTerms | None] = {}  # by id, what is offered elsewhere
         self.told: dict[str, str] = {}  # by id, where it went
         self.calls: list[tuple[str, str]] = []
@@ -60,6 +61,7 @@ class InMemoryCloud:
         with self._lock:
             self._called("start", wanted.lease)
             self.hosts[wanted.lease] = wanted.host
+            self.preemptible[wanted.lease] = wanted.is_preemptible
             if self.refuses:
                 raise RefusedError("there is no such image")
             if any(one.lease == wanted.lease for one in self.instances.values()):

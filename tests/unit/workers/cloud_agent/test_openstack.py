@@ -13,6 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from broker.contract.launch import Launch
+from cloudsim.model.errors import SpecError
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from tests.unit.workers.cloud_agent.exam import GENEROUS, PREFIX, Fault, InstanceDriverExam, alive, wanted
 from tests.unit.workers.cloud_agent.faults import Broken, served
@@ -422,3 +423,26 @@ def test_a_user_is_told_in_the_description_of_the_failed_server(scene: NovaScene
 def test_a_check_looks_at_the_images_that_other_clouds_have(scene: NovaScene) -> None:
     driver = overflow_driver(scene, images={"Debian 13": "debian-13"})
     assert list(list_faults(driver)) == ["image: the cloud has 0 images called 'Debian 13'"]
+
+
+def test_what_is_sold_on_demand_is_in_a_project_of_its_own(scene: NovaScene) -> None:
+    """Nova's filter takes instances of leases for spot by their project."""
+    driver = scene.driver(on_demand_project="sold")
+    driver.start(wanted())
+    for _ in range(2):
+        driver.start(wanted("B:vm-1", is_preemptible=False))
+    scene.settle()
+    projects = {one["metadata"]["spotfed:lease"]: one["tenant_id"] for one in scene.nova.servers.values()}
+    assert projects == {"q-1.1": PROJECT, "B:vm-1": "sold"}
+    for listing in (driver, scene.driver(on_demand_project="sold", all_users=False)):
+        assert sorted(one.lease or "" for one in listing.list_instances()) == ["B:vm-1", "q-1.1"]
+    assert all(scene.marks(name)["spotfed:instance"] == name for name in scene.nova.servers)
+    driver.end("B:vm-1")
+    scene.settle()
+    assert [one.lease for one in driver.list_instances()] == ["q-1.1"]
+
+
+def test_an_application_credential_is_of_one_project_alone(scene: NovaScene) -> None:
+    with pytest.raises(SpecError, match="application credential") as raised:
+        scene.driver(application_credential=True, project=None, on_demand_project="sold")
+    assert raised.value.field == "cloud[0].instances.application_credential"
