@@ -1,4 +1,4 @@
-"""Reads which on-demand instances of a cloud its owner has sold. The agent starts them like those of leases."""
+"""Reads which on-demand instances of a cloud its owner has sold; they start as those of leases do."""
 
 from __future__ import annotations
 
