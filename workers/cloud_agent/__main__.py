@@ -45,11 +45,12 @@ from workers.cloud_agent.agent import HOST, CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.check import check_cloud
 from workers.cloud_agent.drivers import make_driver, read_options
-from workers.cloud_agent.drivers.base import CommonOptions
+from workers.cloud_agent.drivers.base import CommonOptions, guard_check
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.nova_notifications import check_url, listen_to_nova
 from workers.cloud_agent.overflow import CLOUD_CALLS, OWNER_CALLS, OverflowDriver
 from workers.cloud_agent.owner_client import OwnerClient
+from workers.cloud_agent.price_history import PriceDriver, check_prices, find_price_files, keep_prices
 from workers.cloud_agent.sales import SOLD
 
 PROGRAM = "workers.cloud_agent"
@@ -136,10 +137,13 @@ def check(options: argparse.Namespace) -> int:
         config = settings()
         member, driver_options = read_cloud(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
+        prices = find_price_files(options.federation, options.cloud, config.data)
     except (InputError, SettingsError) as error:
         print_error(PROGRAM, error)
         return 2
-    results = check_cloud(driver_options, driver, member.spec.node_cores, start=options.start)
+    results = [*check_cloud(driver_options, driver, member.spec.node_cores, start=options.start)]
+    if prices is not None:
+        results += guard_check("prices", check_prices(cast("PriceDriver", driver), prices))
     print(json.dumps([asdict(result) for result in results]))  # noqa: T201
     sys.stdout.flush()
     return os.EX_OK
@@ -157,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app = worker_process.create_app(config)
         member, driver_options = read_cloud(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
+        prices = find_price_files(options.federation, options.cloud, config.data)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         key = read_agent_key(key_file(config, options.cloud))
         notifications = config.cloud_notifications and config.cloud_notifications.get_secret_value()
@@ -185,6 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if notifications:
         heard = (notifications, getattr(driver_options, "ca_file", None), agent.hear, stopping)
         threading.Thread(target=listen_to_nova, args=heard, daemon=True).start()
+    if prices is not None:
+        kept = (cast("PriceDriver", driver), prices, stopping)
+        threading.Thread(target=keep_prices, args=kept, daemon=True).start()
     agent.run(stopping)
     lock.end()
     # Not the interpreter's own end: that waits for calls under way, and the next agent asks for them again.

@@ -181,13 +181,19 @@ class OwnerState:
             case Event(kind=EventKind.OVERFLOW) if event.overflow is not None:
                 self.offers.apply(event.overflow)
             case Event(kind=EventKind.OPENED):
-                self.opened = event
+                self.note_opening(event)
             case Event(kind=EventKind.CORDONED):
                 self._note_order(event.attempt)  # the cloud knows its closed nodes
             case Event(kind=EventKind.TABLE):
                 pass  # the table itself is made again from the history
             case _:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
+
+    def note_opening(self, event: Event) -> None:
+        """Note that the cloud opened. What was recorded of a real cloud's users is past then."""
+        self.opened = event
+        if self.spec.is_real:  # its record may have grown since, as prices do
+            self.cloud.end_own_load()
 
     def _note_released(self, event: Event) -> None:
         """Note the release of a reservation, of one that must never come, or the lapse of one."""
