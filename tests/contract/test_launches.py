@@ -11,6 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from broker.client import Client
 from broker.contract import Lease, OverflowTerms, RefusalView, Reserve, Show, StartOnDemand, StopOnDemand
 from broker.contract.launch import Launch, LaunchRules
 from broker.signing.agent_keys import SealError, read_agent_key
@@ -209,6 +210,35 @@ def test_the_command_line_sends_all_of_it(spotfed: Run, agent: CloudLeases, tmp_
     assert opened == Launch.model_validate(LAUNCH | {"key": f"{PUBLIC_KEY} me@here"})
     code, text, _ = spotfed(*wish, "--image", "windows")
     assert (code, "not_allowed" in text or "images: windows" in text) == (3, True)
+
+
+def test_a_quote_tells_what_would_be_refused(spotfed: Run, agent: CloudLeases, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(SECRET)
+    wish = ("quote", "--cores", 2, "--lifetime", "1h", "--sla", "none", "--json")
+    code, text, _ = spotfed(*wish, "--image", "debian-12", "--user-data", tmp_path / "run.sh")
+    assert (code, [quote["cloud"] for quote in json.loads(text)["quotes"]]) == (0, ["glade"])
+    for choice, reason in (
+        (("--image", "windows"), "not_allowed"),
+        (("--instance-type", "x"), "no_such_flavour"),
+    ):
+        code, text, _ = spotfed(*wish, *choice)
+        (refusal,) = json.loads(text)["refusals"]
+        assert (code, refusal["reason"]) == (3, reason)
+
+
+def test_a_fleet_runs_it_too(
+    federation: Federation, spotfed: Run, agent: CloudLeases, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(SECRET)
+    size = ("--cores", 2, "--lifetime", "1h", "--sla", "none", "--name", f"f{federation.prefix[1:-1]}")
+    chosen = ("--image", "debian-12", "--user-data", tmp_path / "run.sh")
+    keep = ("fleet", "keep", "--instances", 2, *size, *chosen, "--for", "0.1s", "--keep-leases", "--json")
+    code, text, errors = spotfed(*keep)
+    assert code == 0, errors
+    started = [line for line in map(json.loads, text.splitlines()) if line.get("kind") == "admitted"]
+    with Client(federation.url) as client:
+        leases = [client.leases.get(line["lease"]) for line in started]
+    assert [agent.open_launch(lease) for lease in leases] == [Launch(image="debian-12", user_data=SECRET)] * 2
 
 
 @pytest.mark.parametrize(
