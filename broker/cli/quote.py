@@ -68,7 +68,7 @@ def quote(
     """Ask what the clouds would promise now, without any effect. Exit code 3 when all of them refuse.
 
     Beside its own risk a cloud tells how long the SLA would be kept, and which other sizes it would promise.
-    A real cloud tells whether it has such a flavour, and allows the image and the like.
+    A real cloud tells whether it has a flavour for it, and whether it allows the image and the like.
 
     Example: spotfed quote --cores 1,2,4 --lifetime 2h --sla 0.05
     """

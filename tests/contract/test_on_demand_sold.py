@@ -250,7 +250,9 @@ def test_the_command_line_says_what_it_costs_and_takes_it(spotfed: Run, public: 
     assert sum(line["lease"] is not None for line in lines) == 3
 
 
-def test_a_real_cloud_sells_what_runs_as_its_buyer_says(members: Members, tmp_path: Path) -> None:
+def test_a_real_cloud_sells_what_runs_as_its_buyer_says(
+    members: Members, spotfed: Run, tmp_path: Path
+) -> None:
     federation = members.federation
     host = federation.join("glade", (4,), catalogue=lambda: CATALOGUE)
     host.tell(instances="openstack", **SOLD)
@@ -281,6 +283,7 @@ def test_a_real_cloud_sells_what_runs_as_its_buyer_says(members: Members, tmp_pa
         members.home.on_demand.get_instance("glade", "home:mine")
     agent.write_record("home:mine", InstanceRecord(lease="home:mine", since=1.0, addresses=("192.0.2.7",)))
     assert members.home.on_demand.get_instance("glade", "home:mine").addresses == ("192.0.2.7",)
+    assert "addresses: 192.0.2.7" in spotfed("instance", "home:mine", "--cloud", "glade")[1]
     with pytest.raises(NotFoundError):
         members.third.on_demand.get_instance("glade", "home:mine")
     with pytest.raises(ProblemAnswer, match="its users call it themselves"):
