@@ -280,7 +280,8 @@ def test_what_a_real_cloud_has_no_room_for_runs_elsewhere_with_its_image_and_dat
 
     ask(StartOnDemand, "home/direct-1", cores=2, lifetime_s=None)
     launch = leases.seal_launch(Launch(image="debian-12", key=PUBLIC_KEY, user_data=SECRET), 3 * 86_400)
-    assert int(federation.redis.ttl(federation.keys.launch(launch.sealed or ""))) > 3 * 86_400
+    kept = federation.keys.overflow_launch("home", launch.sealed or "")
+    assert int(federation.redis.ttl(kept)) > 3 * 86_400
     terms = OverflowTerms(lifetime_s=3600, launch=launch)
     instance = "home/freed-vm.offered"
     refusal = ask(StartOnDemand, instance, cores=2, lifetime_s=300, overflow=terms)

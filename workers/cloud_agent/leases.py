@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from broker.contract import CloudInfo, Lease, read_message, write_message
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import Launch, LaunchRules
+from broker.contract.leases import OVERFLOW_PREFIX
 from broker.leases.instances import KEPT_S, read_agent_public_key
 from broker.signing.agent_keys import SealError, public_half, seal, unseal
 from broker.signing.signer import MessageSigner
@@ -122,7 +123,8 @@ class CloudLeases:
         if public_keys:
             text = json.dumps(launch.carried, sort_keys=True)
             keep_s = KEPT_S + math.ceil(lasting_s)
-            self._client.set(self._keys.launch(sealed), seal(text, public_keys), ex=keep_s)
+            name = self._keys.overflow_launch(self._cloud, sealed)
+            self._client.set(name, seal(text, public_keys), ex=keep_s)
         return launch.without_secrets(sealed)
 
     def open_launch(self, lease: Lease) -> Launch:
@@ -131,7 +133,11 @@ class CloudLeases:
             return Launch()
         if not lease.launch.secrets:
             return lease.launch
-        sealed = cast("bytes | None", self._client.get(self._keys.launch(lease.launch.sealed or "")))
+        name = lease.launch.sealed or ""
+        sealed = cast("bytes | None", self._client.get(self._keys.launch(name)))
+        if sealed is None and lease.request.startswith(OVERFLOW_PREFIX):
+            # Written by the agent of the cloud whose user it is, which can write no others.
+            sealed = cast("bytes | None", self._client.get(self._keys.overflow_launch(lease.origin, name)))
         if sealed is None or self._key is None:
             raise SealError("the holder's user data is not kept any more, or not for this agent")
         opened = json.loads(unseal(sealed, self._cloud, self._key))
