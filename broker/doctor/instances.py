@@ -11,6 +11,7 @@ from broker.contract.instances import STUCK, InstanceCatalogue
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.leases.instances import read_instance_records
+from cloudsim.model.reserved_ids import is_block
 
 
 @check("instances")
@@ -39,7 +40,9 @@ def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
         )
     records = read_instance_records(client, keys, cloud.id)
     states = Counter(record.state for record in records if record.lease is not None)
-    foreign = [record for record in records if record.lease is None]
+    others = [record for record in records if record.lease is None]
+    # A request that failed and is offered to other clouds holds nothing here.
+    foreign = [record for record in others if not is_block(record.on_demand or "")]
     stuck = [str(record.own_id) for record in foreign if (record.why or "").startswith(STUCK)]
     if stuck:
         return failure(
@@ -49,6 +52,8 @@ def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
         )
     counts = ", ".join(f"{states[state]} {state}" for state in sorted(states)) or "none"
     found = f"of leases: {counts}; started by the cloud's own users: {len(foreign)}"
+    if len(others) > len(foreign):
+        found += f"; of theirs, offered to other clouds: {len(others) - len(foreign)}"
     roomless = sum(not record.counted for record in foreign)
     if roomless:
         return warning(

@@ -33,6 +33,7 @@ from broker.contract import (
     Lease,
     LeaseGranted,
     LeaseState,
+    ListSold,
     Migrate,
     Overflow,
     QuoteView,
@@ -54,12 +55,11 @@ from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.model.changes import Started
 from cloudsim.model.instances import Quote
-from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, convert, drain, lease_changes, nodes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
-from workers.owner.catalogue import find_misfit
 from workers.owner.event_writer import Decisions, EventWriter
 from workers.owner.renewals import first_lifetime_s
 from workers.owner.state import ORDERS_KEPT, OwnerSpec, OwnerState
@@ -155,6 +155,7 @@ class Owner:
             StartAll: Handler(act(on_demand.start_together), recall(on_demand.recall_start_all)),
             StopOnDemand: Handler(act(on_demand.stop)),
             Show: Handler(act(on_demand.show)),
+            ListSold: Handler(act(on_demand.list_sold)),
             Overflow: Handler(act(on_demand.note_overflow)),
             Drain: Handler(act(drain.drain), self._recall_order, in_memory=True),
             Reopen: Handler(act(drain.reopen), self._recall_order, in_memory=True),
@@ -304,16 +305,8 @@ class Owner:
         self, request: Request, launch: Launch | None, decide: Callable[[Request], Quote | Refusal]
     ) -> Quote | Refusal:
         """Let the cloud decide on a request; refuse one for which it has no instance, and do not count it."""
-        misfit = self._find_misfit(request, launch)
+        misfit = self.spec.find_misfit(request, launch)
         return Refusal(self.cloud.spec.id, misfit[0]) if misfit else decide(request)
-
-    def _find_misfit(self, request: Request, launch: Launch | None) -> tuple[RefusalReason, str] | None:
-        """Return why the cloud has no such instance, and the same in words; None if it has one."""
-        if self.spec.catalogue is not None:
-            return find_misfit(self.spec.catalogue(), request, launch)
-        if launch is not None:
-            return RefusalReason.NOT_ALLOWED, "the instances of a simulated cloud run nothing"
-        return None
 
     def _request_for_a_period(self, command: Ask | Reserve) -> Request:
         """Convert a command to a request; one without a lifetime asks for a whole renewal period."""
@@ -346,7 +339,7 @@ class Owner:
         offers: Sequence[AdmissibleSize] = (),
     ) -> RefusalView:
         """Convert a refusal, adding the largest size that would be admitted instead."""
-        misfit = self._find_misfit(request, launch)
+        misfit = self.spec.find_misfit(request, launch)
         return to_refusal_view(
             convert.explained(refusal, request, self.cloud),
             misfit[1] if misfit and misfit[0] is refusal.reason else None,

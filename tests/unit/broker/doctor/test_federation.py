@@ -285,6 +285,13 @@ def test_foreign_instances_without_room_are_warned_of(federation: Federation) ->
     assert (result.state, "1 have no room" in result.found) == (State.WARNING, True)
 
 
+def test_requests_that_are_offered_to_other_clouds_hold_nothing_here(federation: Federation) -> None:
+    offered = {"own_id": "i-1", "on_demand": "a/freed-i-1.offered", "state": "ended", "why": "runs on b"}
+    result = instances(federation, offered)
+    assert result.state is State.OK
+    assert result.found.endswith("started by the cloud's own users: 0; of theirs, offered to other clouds: 1")
+
+
 def test_leases_that_wait_for_an_instance_are_warned_of(federation: Federation) -> None:
     result = instances(federation, {"lease": "a.1", "why": "InsufficientInstanceCapacity"})
     assert result.state is State.WARNING

@@ -31,9 +31,14 @@ from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.overflow import CLOUD_CALLS, OWNER_CALLS
 from workers.cloud_agent.owner_client import OwnerClient
+from workers.cloud_agent.sales import SOLD
 
-KINDS = ("list", "flavours", "start", "end", "notice", "gone", "leaving", "freed", "arrive", "depart")
+KINDS = (
+    *("list", "flavours", "start", "end", "notice", "gone", "leaving", "freed", "arrive", "depart"),
+    *(SOLD, *CLOUD_CALLS, *OWNER_CALLS),
+)
 
 
 class AtOnce(Executor):
@@ -99,12 +104,12 @@ class Line(OwnerClient):
 class Scene:
     """A cloud of 8 cores, its owner and its agent."""
 
-    def __init__(self, grace_s: float = 0.0, hosts: tuple[str, ...] = ()):
-        self.hosts = hosts
+    def __init__(self, grace_s: float = 0.0, hosts: tuple[str, ...] = (), *, overflow: bool = False):
+        self.hosts, self.overflow, self.sells = hosts, overflow, False
         labels = tuple(frozenset({("host", host)}) for host in hosts)
         plain = spec((4, 4), grace_s)
         cloud = replace(plain.cloud, details=NodeDetails(labels=labels))
-        self.live = Live(replace(plain, cloud=cloud))
+        self.live = Live(replace(plain, cloud=cloud, overflow=overflow, catalogue=lambda: None))
         self.live.owner.cloud.inventory.may_spread = False  # as the owner of a real cloud has it
         self.cloud = InMemoryCloud()
         self.now_s = 100.0
@@ -121,7 +126,8 @@ class Scene:
 
         sizes = {"small": 1, "large": 4}
         self.agent = CloudAgent(
-            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s, self.hosts
+            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s, self.hosts,
+            self.cloud if self.overflow else None, sells_on_demand=self.sells,
         )  # fmt: skip
 
     def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:
