@@ -17,11 +17,11 @@ from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from broker.schemas.api_keys import KeyWish
 from broker.schemas.members import MemberWish
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from tests.unit.workers.cloud_agent.faults import Broken, served
 from tests.unit.workers.cloud_agent.nova_server import (
-from tests.support.ports import free_port
     IMAGE,
     NAMED_IMAGE,
     PROJECT,
