@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cloudsim.admission.counter_offers import Ask
-from cloudsim.admission.rule import evidence_s, reason_of_risk
+from cloudsim.admission.rule import STRICT_RULE, AdmissionRule, evidence_s, reason_of_risk
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request, promises
@@ -94,8 +94,11 @@ def examine_extension(
     sla: float | None,
     now_s: float,
     table: QuantileTable | None,
+    rule: AdmissionRule = STRICT_RULE,
 ) -> Extension | Refusal:
     """Examine whether a running spot instance may be promised to live until ``until_s``.
+
+    The rule of evidence is that of admissions (``evidence_s``), for the time from now to then.
 
     sla: the largest acceptable probability of eviction from now to then; None for no guarantee. A refusal's
     ``survives_s`` is the whole lifetime since the start that would be accepted, None when that is not longer
@@ -108,22 +111,25 @@ def examine_extension(
             return Refusal(cloud, RefusalReason.NO_TABLE)
         return Extension(until_s, None, None, None, None)
     # A table that rounds risks up for newborns bounds no survivor; the risk of the whole life does.
-    age_s = now_s - instance.start_s if table.conditional else 0.0
+    age_s = now_s - instance.start_s
+    known_age_s = age_s if table.conditional else 0.0
     lifetime_s = until_s - instance.start_s
     risk, longest_s = 1.0, 0.0
     condition = instance.free_slots
     distribution = None
     if condition is not None:
         distribution = table.distribution(instance.cores, condition, instance.amounts)
+    evident_s = evidence_s(distribution, 1.0 if sla is None else sla, table.made_at_s, rule, age_s)
     if distribution is not None:
-        risk = conditional_risk(distribution, age_s, lifetime_s)
-        longest_s = conditional_survives_s(distribution, age_s, sla) if sla is not None else 0.0
-    if sla is None or not guaranteed or risk <= sla:
+        risk = conditional_risk(distribution, known_age_s, lifetime_s)
+        if sla is not None:
+            longest_s = min(conditional_survives_s(distribution, known_age_s, sla), evident_s)
+    if sla is None or not guaranteed or (risk <= sla and lifetime_s <= evident_s):
         survives_until_s = instance.start_s + longest_s if guaranteed else None
         return Extension(until_s, risk, survives_until_s, table.version, table.made_at_s)
     return Refusal(
         cloud,
-        reason_of_risk(lifetime_s, evidence_s(distribution)),
+        reason_of_risk(lifetime_s, evident_s),
         eviction_probability=risk,
         survives_s=longest_s if longest_s > instance.end_s - instance.start_s else None,
         table_version=table.version,
@@ -156,7 +162,7 @@ def examine_longer(
             as_newborn(_as_request(instance, sold_s - now_s, sla)), instance, sold_s, now_s
         )
     else:
-        answer = examine_extension(cloud.id, instance, sold_s, sla, now_s, table)
+        answer = examine_extension(cloud.id, instance, sold_s, sla, now_s, table, cloud.admission)
     if isinstance(answer, Refusal):
         return _longer_only(cloud.products.round_down_offer(answer), instance)
     longer = replace(instance, end_s=sold_s, sla=sla, risk=answer.eviction_probability)
