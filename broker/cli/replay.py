@@ -22,7 +22,10 @@ from broker.cli.simulation_options import (
     samples_and_seed,
     single_cloud,
 )
+from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.federation import replay as simulation
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 
 SCHEMA = "spotfed.replay/1"
@@ -48,6 +51,14 @@ def replay(
             show_default="youngest-job-first",
         ),
     ] = None,
+    renew: Annotated[
+        bool,
+        typer.Option("--renew", help="Promise bit by bit what cannot be promised at once."),
+    ] = False,
+    least: Annotated[
+        str | None,
+        typer.Option(help="With --renew, the least that a request begins with.", show_default="1h"),
+    ] = None,
     spot_delay: Annotated[str, typer.Option(help="How much later the spot trace is played.")] = "24h",
     samples: Annotated[int | None, SAMPLES] = None,
     seed: Annotated[int | None, SEED] = None,
@@ -61,12 +72,21 @@ def replay(
     """
     births, key = samples_and_seed(samples, seed)
     promise = formatting.parse_sla(sla, field="--sla")
-    federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup)
+    federation = single_cloud(
+        nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup,
+        _least_s(least, promise) if renew or least is not None else None,
+    )  # fmt: skip
     began_s = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:
         report = simulation.replay(federation, seed=key, births=births, progress=reached)
     result = _summarise(report, promise, rule, time.perf_counter() - began_s)
     show_one(result, *_result_text(result, nodes), as_json=as_json)
+
+
+def _least_s(least: str | None, sla: float | None) -> float:
+    if sla is None or sla == 1:
+        raise SpecError("goes with an SLA below 1: without a promise nothing needs renewal", field="--renew")
+    return LEAST_S if least is None else parse_duration_s(least, field="--least")
 
 
 def _summarise(report: dict[str, Any], sla: float | None, rule: Rule, seconds: float) -> dict[str, Any]:
@@ -80,6 +100,7 @@ def _summarise(report: dict[str, Any], sla: float | None, rule: Rule, seconds: f
         "utilisation": cloud["utilisation"],
         "seconds": round(seconds, 3),
         "spot_core_hours": origin["spot_core_hours"],
+        **({"promises": origin["promises"]} if "promises" in origin else {}),
         "by_size": origin["by_size"],
         "refusals": origin["refusals"],
         "until_s": report["until_s"],
@@ -111,6 +132,13 @@ def _result_text(result: dict[str, Any], nodes: str) -> list[RenderableType]:
         f"{hours['lost']:,.0f} lost to evictions."
     )
     text: list[RenderableType] = [table, core_hours]
+    if "promises" in result:
+        promises = result["promises"]
+        text.append(
+            f"Promises: {promises['made']} made, {promises['evicted']} broken "
+            f"({formatting.share(promises['evicted'], promises['made'])}); "
+            f"{promises['not_renewed']} instances were not renewed to the end that they wanted."
+        )
     if spot["admitted"]:
         text.append(
             f"Evicted with 95 % confidence: {spot['evicted_low']:.4f} to {spot['evicted_high']:.4f} "

@@ -149,7 +149,9 @@ class _ReplayRun:
         }
         overflows = any(member.overflow for member in federation.clouds)
         self._together = list(self._members.values()) if overflows else []
-        self._queue: list[tuple[float, int, int, _Offer | _Release | _Renewal]] = []  # heap of time, phase, number
+        self._queue: list[
+            tuple[float, int, int, _Offer | _Release | _Renewal]
+        ] = []  # heap of time, phase, number
         self._queued = 0
         self._offers: dict[str, _Offer] = {}  # by request id
         self._tally = Tally(federation)

@@ -10,9 +10,9 @@ JSON schema ``spotfed.federation-report/1`` (``Tally.as_dict``):
                   were
     origins.<id>  requests (each once), admitted, completed, evicted and the realised rate; refusals as above;
                   spot_core_hours {requested, completed, lost}: lost is the work of evicted instances; by_sla;
-                  by_size; where requests are renewable also promises {made, evicted, not_renewed}: one is made
-                  by each admission and each renewal; an instance that was not renewed before it had all it
-                  wanted is not among the completed, and its work neither completed nor lost
+                  by_size; where requests are renewable also promises {made, evicted, not_renewed}: each
+                  admission and each renewal makes one; an instance that was not renewed before it had all
+                  that it wanted is not among the completed, and its work neither completed nor lost
     total         the sums over origins: requests, admitted, completed, evicted and the realised rate; by_sla
     overflow.<id> only where a cloud offers to others what it must turn away; in no origin and no total. As an
                   origin, its requests being the offers; own_requests {offered, completed}: what was evicted
