@@ -55,6 +55,12 @@ def submit(
     group: GroupOption = None,
     apart: ApartOption = None,
     pool: PoolOption = None,
+    least: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin with at least so much of the lifetime, where all of it cannot be promised yet: 1h."
+        ),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, max=_MOST, help="Number of requests like this to submit.")] = 1,
     request_id: Annotated[
         str | None, typer.Option("--id", help="Id of the request: submitting it again changes nothing.")
@@ -81,6 +87,8 @@ def submit(
 
     Example: spotfed submit --cores 2 --lifetime 2h --sla 0.05
 
+    Example: spotfed submit --cores 2 --lifetime 30d --least 1h --sla 0.01
+
     Example: spotfed submit --cores 2 --resource memory_mb=4000 --label zone=north --lifetime 2h
 
     Example: spotfed submit --cores 2 --lifetime 2h --image debian-12 --key id_ed25519.pub --user-data run.sh
@@ -88,7 +96,7 @@ def submit(
     if count > 1 and request_id is not None:
         raise CommandError("--id: one id is one request; leave it out with --count", ExitCode.BAD_INPUT)
     needs = NeedsOptions(resource, label, group, apart, pool)
-    request = build_request(cores, lifetime, sla, origin, cloud, needs, request_id)
+    request = build_request(cores, lifetime, sla, origin, cloud, needs, request_id, least)
     launch = LaunchOptions(
         image, instance_type, key, user_data, network, security_group, tag, argument, environment
     ).launch()

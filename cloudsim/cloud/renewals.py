@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, replace
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.model.changes import Change
+from cloudsim.model.changes import RENEWAL, Change
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Request
@@ -33,7 +33,6 @@ LEAST = 0.1
 #: Without a table, try again half-way to the end until this share of the last promise is left.
 GIVEN_UP_AT = 0.02
 
-RENEWAL = "renewal"
 #: What a renewable request begins with at least, unless it says so itself, in seconds.
 LEAST_S = 3600.0
 
@@ -50,25 +49,37 @@ class RenewalTerms:
     period_s: float = math.inf
 
     @property
+    def is_bounded(self) -> bool:
+        """True if an end is wanted."""
+        return math.isfinite(self.until_s)
+
+    @property
     def least_s(self) -> float:
         """The least time, in seconds, that is worth a renewal, unless it reaches the end that is wanted."""
-        return LEAST * min(self.period_s, PERIOD_S)
+        return LEAST * self._step_s
+
+    @property
+    def _step_s(self) -> float:
+        return PERIOD_S if self.is_bounded else self.period_s
 
     def due_s(self, promised_at_s: float, ends_at_s: float) -> float:
         """Return when to renew an instance that was last promised, at ``promised_at_s``, its present end."""
-        return ends_at_s - RENEWED_AT * min(ends_at_s - promised_at_s, self.period_s, PERIOD_S)
+        return ends_at_s - RENEWED_AT * min(ends_at_s - promised_at_s, self._step_s)
 
 
-def first_request(cloud: Cloud, request: Request) -> Request:
+def first_request(cloud: Cloud, request: Request, *, is_bounded: bool = True) -> Request:
     """Return a request as it is made first: for less, where it is renewable and all is refused.
 
-    Less is what the SLA allows, if that is at least what it would begin with.
+    Less is what the SLA allows, if that is at least what it would begin with. is_bounded: False where it
+    wants a period at a time without an end.
     """
     if request.least_s is None or not request.promised:
         return request
     answer = cloud.quote(request)
     survives_s = answer.survives_s or 0.0
-    if isinstance(answer, Quote) or survives_s < request.least_s or not may_renew(cloud, request):
+    if isinstance(answer, Quote) or survives_s < request.least_s:
+        return request
+    if is_bounded and not may_renew(cloud, request):
         return request
     return replace(request, lifetime_s=survives_s)
 
@@ -101,7 +112,7 @@ def renew(cloud: Cloud, instance_id: str, terms: RenewalTerms, now_s: float) -> 
     """Extend an instance as far as it wants, or as far as its SLA allows if that is worth it."""
     instance = cloud.inventory.get(instance_id)
     assert instance is not None
-    if math.isfinite(terms.until_s) and instance.evict_at_s is None and not may_renew(cloud, instance):
+    if terms.is_bounded and instance.evict_at_s is None and not may_renew(cloud, instance):
         return Refusal(cloud.spec.id, RefusalReason.RISK_TOO_HIGH)
     until_s = min(terms.until_s, now_s + terms.period_s)
     changes = cloud.extend(instance_id, until_s, now_s, cause=RENEWAL)

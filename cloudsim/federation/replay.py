@@ -196,9 +196,11 @@ class _ReplayRun:
             self._tally.admitted(request.id, quote.cloud)
             self._count(member, changes)
             if asked[quote.cloud] is not request:
+                started = member.cloud.inventory.get(request.id)
+                assert started is not None
                 assert request.lifetime_s is not None
-                terms = RenewalTerms(now_s + request.lifetime_s)
-                self._await_renewal(_Renewal(quote.cloud, request.id, terms), now_s)
+                terms = RenewalTerms(started.start_s + request.lifetime_s)
+                self._await_renewal(_Renewal(quote.cloud, request.id, terms), started.start_s)
             if request.actual_lifetime_s is not None:
                 stop_s = now_s + request.actual_lifetime_s
                 self._push(stop_s, stop_phase(now_s, stop_s), _Release(quote.cloud, request.id))
