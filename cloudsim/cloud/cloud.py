@@ -88,6 +88,7 @@ class Cloud:
         self.noticed_for: dict[str, str | None] = {}  # by instance under notice, the cause of its notice
         self.own_cores = 0  # of own users' running instances
         self.own_peak_cores = 0  # the most that own users ever wanted at once
+        self.largest_own_cores = 0  # of one request of theirs that was admitted
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -605,6 +606,7 @@ class Cloud:
             case Started(Instance(kind=Kind.ON_DEMAND, cores=cores)):
                 self.own_cores += cores
                 self.own_peak_cores = max(self.own_peak_cores, self.own_cores)
+                self.largest_own_cores = max(self.largest_own_cores, cores)
             case Ended(Instance(kind=Kind.ON_DEMAND, cores=cores)):
                 self.own_cores -= cores
             case TurnedAway(request, _, Refusal(reason=RefusalReason.NO_CAPACITY)):

@@ -87,13 +87,13 @@ def first_request(cloud: Cloud, request: Request, *, is_bounded: bool = True) ->
 def may_renew(cloud: Cloud, request: Request | Instance) -> bool:
     """Return whether a running instance, or one that would start now, may live on renewals.
 
-    It may where own users would have to want more than ever before to reach it: the spot instances as old as
-    it fit in the room that own users have never used. Else one peak can break the promises of all those
-    instances that do not, and they may be no more than the cloud may still break: its SLA of all that it has
-    admitted, less those that it has evicted.
+    It may where own users would have to want more than ever before to reach it, by more than their largest
+    request: the spot instances as old as it fit in the room that is left then. Else one peak can break the
+    promises of all those instances that do not, and they may be no more than the cloud may still break: its
+    SLA of all that it has admitted, less those that it has evicted.
     """
     assert request.sla is not None
-    spare_cores = sum(cloud.inventory.node_cores) - cloud.own_peak_cores
+    spare_cores = sum(cloud.inventory.node_cores) - cloud.own_peak_cores - cloud.largest_own_cores
     depth_cores, exposed = 0, 0
     for instance in cloud.inventory.spot():
         if instance.id == request.id:

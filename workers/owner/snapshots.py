@@ -61,6 +61,7 @@ class SnapshotHead(BaseModel):
     orders: tuple[str, ...] = ()
     take_backs: TakeBacks = TakeBacks()
     own_peak_cores: int = 0
+    largest_own_cores: int = 0
     closed_from: int | None = None  # nodes that are added from this number on are closed too
     closed: int = 0  # lines of the answer log; those of the history follow
 
@@ -113,6 +114,7 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         waits=cloud.contention.refused_at_s,
         take_backs=cloud.take_backs,
         own_peak_cores=cloud.own_peak_cores,
+        largest_own_cores=cloud.largest_own_cores,
         closed_from=len(cloud.inventory.node_cores) if cloud.inventory.closes_new else None,
         closed=len(closed),
     )
@@ -184,6 +186,7 @@ def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
     cloud.noticed_for.update(head.noticed_for)
     cloud.take_backs = head.take_backs
     cloud.own_peak_cores = head.own_peak_cores
+    cloud.largest_own_cores = head.largest_own_cores
     for sla, running, completed, evicted, pending in head.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
     cloud.contention.refused_at_s = head.waits

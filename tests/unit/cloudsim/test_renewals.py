@@ -125,12 +125,12 @@ def newcomer(cores: int) -> Request:
     ("own_peak_cores", "admitted", "running", "may"),
     [
         (0, 0, (), True),
-        (4, 0, (3,), True),  # own users would have to want more than ever
-        (5, 0, (3,), False),
-        (5, 99, (3,), False),
-        (5, 100, (3,), True),  # one of a hundred may be evicted
-        (7, 100, (1, 1), False),  # and two at once would be
-        (7, 200, (1, 1), True),
+        (3, 0, (1,), True),  # own users would have to want more than ever, by more than one request
+        (3, 0, (2,), False),
+        (3, 99, (2,), False),
+        (3, 100, (2,), True),  # one of a hundred may be evicted
+        (4, 299, (1, 1), False),  # and all three at once would be
+        (4, 300, (1, 1), True),
     ],
 )
 def test_one_peak_breaks_no_more_than_was_earned(
@@ -140,7 +140,7 @@ def test_one_peak_breaks_no_more_than_was_earned(
 
 
 def test_what_was_broken_has_been_spent() -> None:
-    cloud = cloud_with(8, 299, (1,))
+    cloud = cloud_with(7, 299, (1,))
     assert may_renew(cloud, newcomer(1))
     cloud.ledger.account(SLA).evicted = 1
     assert may_renew(cloud, newcomer(1))
@@ -149,7 +149,7 @@ def test_what_was_broken_has_been_spent() -> None:
 
 
 def test_only_those_as_old_count() -> None:
-    cloud = cloud_with(6, 0, (2, 1))
+    cloud = cloud_with(3, 0, (2, 1))
     oldest, latest = cloud.inventory.spot()
     assert may_renew(cloud, oldest)
     assert not may_renew(cloud, latest)
