@@ -54,14 +54,14 @@ def document_body(
     example
         A body that is accepted.
     list_description
-        Describes a list of bodies, which the route accepts as well; None if it does not.
+        Describes a list of the first model, which the route accepts as well; None if it does not.
     """
     _models.extend(models)
     schemas = [_schema(model) for model in models]
     schema: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     if list_description is not None:
-        items = {"type": "array", "items": schema, "maxItems": 5000, "description": list_description}
-        schema = {"anyOf": [schema, items]}
+        items = {"type": "array", "items": schemas[0], "maxItems": 5000, "description": list_description}
+        schema = {"anyOf": [*schemas, items]}
     content = {"application/json": {"schema": schema, "example": example}}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -8,6 +8,7 @@ an ``Idempotency-Key``.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -24,7 +25,7 @@ from broker.api.problems import (
     too_long,
     unsupported_media_type,
 )
-from broker.contract import Id
+from broker.contract import Id, OnDemandRequest, SpotRequest
 
 if TYPE_CHECKING:
     from broker.api.call_limits import OpenCall
@@ -101,6 +102,20 @@ def parse_any(body: bytes) -> Any:
 def is_list(body: bytes) -> bool:
     """Return whether a JSON body is a list."""
     return body.lstrip(b" \t\r\n").startswith(b"[")
+
+
+def is_group(body: bytes) -> bool:
+    """Return whether a JSON body is an object that holds several requests. Raises ProblemError (400)."""
+    if b'"requests"' not in body:
+        return False
+    value = parse_any(body)
+    return isinstance(value, dict) and "requests" in value
+
+
+def check_different_ids(requests: Sequence[SpotRequest] | Sequence[OnDemandRequest]) -> None:
+    """Raise ProblemError (422) if two requests of a group have the same id."""
+    if len({request.id for request in requests}) < len(requests):
+        raise invalid_field("id", "two of the requests have the same")
 
 
 def parse_list(

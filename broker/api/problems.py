@@ -213,6 +213,21 @@ def refused(refusals: list[RefusalView], on_demand: Sequence[OnDemandOffer] = ()
     return ProblemError(_problem("refused", 409, "Refused request", detail, **members))
 
 
+def refused_together(refusals: Sequence[Sequence[RefusalView]]) -> ProblemError:
+    """Return the 409 for requests of which none is admitted; ``refusals``: those of each request.
+
+    A request without refusals failed only because of the others.
+    """
+    failed = sum(1 for of_request in refusals if of_request)
+    detail = (
+        f"none of the {len(refusals)} is admitted, as no cloud admits {failed} of them; see refusals for why"
+        if failed
+        else f"none of the {len(refusals)} is admitted: it was interrupted; ask again with new ids"
+    )
+    together = [refusal for of_request in refusals for refusal in of_request]
+    return ProblemError(_problem("refused", 409, "Refused request", detail, refusals=together))
+
+
 def in_flight() -> ProblemError:
     """Return the 409 for a request that is still being answered."""
     detail = "a request with this id is still being answered: ask again with the same id and body"

@@ -42,6 +42,7 @@ from broker.client import Client, GrantedRequest, RefusedRequest
 from broker.contract import SpotRequest
 
 _MOST = 5000
+_MOST_TOGETHER = 100
 
 
 def submit(
@@ -62,6 +63,10 @@ def submit(
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=_MOST, help="Number of requests like this to submit.")] = 1,
+    all_or_nothing: Annotated[
+        bool,
+        typer.Option("--all-or-nothing", help="With --count: admit all of the requests, or none."),
+    ] = False,
     request_id: Annotated[
         str | None, typer.Option("--id", help="Id of the request: submitting it again changes nothing.")
     ] = None,
@@ -89,12 +94,17 @@ def submit(
 
     Example: spotfed submit --cores 2 --lifetime 30d --least 1h --sla 0.01
 
+    Example: spotfed submit --cores 2 --lifetime 2h --count 8 --all-or-nothing
+
     Example: spotfed submit --cores 2 --resource memory_mb=4000 --label zone=north --lifetime 2h
 
     Example: spotfed submit --cores 2 --lifetime 2h --image debian-12 --key id_ed25519.pub --user-data run.sh
     """
     if count > 1 and request_id is not None:
         raise CommandError("--id: one id is one request; leave it out with --count", ExitCode.BAD_INPUT)
+    if all_or_nothing and (or_on_demand or count > _MOST_TOGETHER):
+        message = f"--all-or-nothing: at most {_MOST_TOGETHER} requests, without --or-on-demand"
+        raise CommandError(message, ExitCode.BAD_INPUT)
     needs = NeedsOptions(resource, label, group, apart, pool)
     request = build_request(cores, lifetime, sla, origin, cloud, needs, request_id, least)
     launch = LaunchOptions(
@@ -108,11 +118,7 @@ def submit(
     request = request.model_copy(update={"launch": launch})
     answers: list[Answer]
     with connected() as client:
-        answers = (
-            [client.requests.submit(request)]
-            if count == 1
-            else [*client.requests.submit_many([request] * count)]
-        )
+        answers = _ask(client, [request] * count, together=all_or_nothing)
         if or_on_demand:
             answers = [_buy_if_refused(client, request, answer) for answer in answers]
     codes = [exit_code_of_answer(answer) for answer in answers]
@@ -129,6 +135,18 @@ def submit(
     failures = [code for code in worst_first if code in codes]
     if failures:
         raise typer.Exit(failures[0])
+
+
+def _ask(client: Client, requests: Sequence[SpotRequest], *, together: bool) -> list[Answer]:
+    """Return an answer for each request; if none of all together was admitted, they share a refusal."""
+    if together:
+        leases = client.requests.submit_together(requests)
+        if isinstance(leases, RefusedRequest):
+            return [leases] * len(requests)
+        return [GrantedRequest(lease) for lease in leases]
+    if len(requests) == 1:
+        return [client.requests.submit(requests[0])]
+    return [*client.requests.submit_many(requests)]
 
 
 def _buy_if_refused(client: Client, request: SpotRequest, answer: Answer) -> Answer:

@@ -77,6 +77,7 @@ from broker.contract.requests import (
     QuoteRequest,
     SpotNeeds,
     SpotRequest,
+    SpotRequests,
 )
 from broker.contract.version import (
     OLDEST_VERSION,
@@ -155,6 +156,7 @@ __all__ = [
     "SizeOffer",
     "SpotNeeds",
     "SpotRequest",
+    "SpotRequests",
     "StartAll",
     "StartOnDemand",
     "Staying",

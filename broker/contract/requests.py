@@ -142,6 +142,16 @@ class SpotRequest(SpotNeeds):
         return {"request": self.id, **terms, **self.dump_needs()}
 
 
+class SpotRequests(Message):
+    """Requests for spot instances that are all admitted, on whichever clouds, or none is.
+
+    Each has its own terms, and its lease the promise of its own SLA.
+    """
+
+    all_or_nothing: Literal[True]
+    requests: Annotated[tuple[SpotRequest, ...], Field(min_length=1, max_length=100)]
+
+
 class QuoteRequest(SpotNeeds):
     """A question what would be promised, for one size or several: a ``SpotRequest`` without effect."""
 

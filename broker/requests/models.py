@@ -164,6 +164,10 @@ class RequestStatus:
         return self.state is RequestState.ATTEMPTING and (self.attempt, self.cloud) == (number, cloud)
 
 
+#: Begins the fingerprint of a request of a list of which all are admitted, or none is.
+TOGETHER = "together:"
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """The whole record of a request."""
@@ -172,3 +176,8 @@ class Record:
     fingerprint: str
     body: str
     status: RequestStatus
+
+    @property
+    def together(self) -> bool:
+        """True if it is of a list of which all are admitted, or none is."""
+        return self.fingerprint.startswith(TOGETHER)

@@ -28,6 +28,11 @@ class OpenRequest:
         The refusals of clouds that were asked, by cloud.
     passed_over:
         The refusals on behalf of clouds that are not asked.
+    together:
+        Whether it is of a list of which all are admitted, or none is.
+    held:
+        The cloud that holds a lease for the present attempt, and the answer with that lease, of a request
+        that waits for the others of its list.
     """
 
     id: str
@@ -39,6 +44,8 @@ class OpenRequest:
     attempts: int = 0
     refusals: dict[str, RefusalView] = field(default_factory=dict)
     passed_over: list[RefusalView] = field(default_factory=list)
+    together: bool = False
+    held: tuple[str, RequestAnswer] | None = None
 
     @property
     def command(self) -> str:

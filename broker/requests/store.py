@@ -191,7 +191,20 @@ class RequestStore:
         """
         return await self._decides(decisions) if decisions else []
 
-    async def _decide_once(self, decisions: Sequence[AttemptDecision]) -> list[Any]:
+    async def commit_together(self, decisions: Sequence[AttemptDecision]) -> list[RequestStatus]:
+        """Commit open attempts of different requests, all of them or none.
+
+        Returns
+        -------
+        list
+            The status of each request: all are committed, or this call has committed none.
+        """
+        assert len(decisions) <= MOST_TOGETHER
+        return [_parse_status(row) for row in await self._decide_once(decisions, together=True)]
+
+    async def _decide_once(
+        self, decisions: Sequence[AttemptDecision], *, together: bool = False
+    ) -> list[Any]:
         clouds, names = self._script_keys(decisions)
         arguments: list[str | bytes | int] = [len(clouds)]
         commands: list[tuple[str, Command, str | None]] = []
@@ -202,7 +215,7 @@ class RequestStore:
                 id=f"{attempt}:{verb}", attempt=attempt, at_s=decision.at_s, reply_to=decision.reply_to
             )
             commands.append((decision.cloud, command, decision.call))
-            how = "running" if decision.is_running else verb
+            how = "together" if together else "running" if decision.is_running else verb
             arguments += [decision.request, decision.number, how, decision.answer or ""]
             arguments += [decision.cloud, clouds[decision.cloud], math.ceil(decision.kept_s or 0)]
         arguments += chain.from_iterable(self._entries(commands))

@@ -6,13 +6,16 @@
 One path serves a single request, a list, and requests whose process died (``sweep``): a set of open requests
 goes through rounds; in each round a cloud gets one inbox entry and one wake-up. What counts is written by
 ``broker.requests.store``: a process that loses a race there is told so, and takes the answer that stands.
+
+Of a list that asks for all or nothing, clouds hold leases until each request has one; then one script commits
+all attempts, or none. Who finds a request of such a list after its process died refuses it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -36,10 +39,17 @@ from broker.contract.leases import format_attempt_id
 from broker.identity.models import MemberRecord
 from broker.leases.store import LeaseStore, record_retention_s
 from broker.requests.candidates import MemberEvaluator
-from broker.requests.errors import InFlightError, ReusedError, SilentError, SubmitError
+from broker.requests.errors import (
+    InFlightError,
+    ReusedError,
+    SilentError,
+    SubmitError,
+    UnsuitableError,
+)
 from broker.requests.launches import LaunchSealer
 from broker.requests.members import MembershipView
 from broker.requests.models import (
+    TOGETHER,
     Accept,
     Accepted,
     AcceptOutcome,
@@ -134,8 +144,36 @@ class SubmissionService:
     def _body(self, request: SpotRequest) -> str:
         return write_message(request, self._records.speaks())
 
-    async def _submit(self, requests: list[_Submitted]) -> dict[str, Result]:
-        """Submit requests with different ids and return their results by id."""
+    async def submit_together(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
+        """Submit requests with different ids, of which all are admitted or none is.
+
+        Returns
+        -------
+        list
+            The answer of each request, or the error that it met. All are answers with a lease, or none is.
+
+        Raises
+        ------
+        SubmitError, ValueError
+            When this federation cannot be asked for one of them; then none was submitted.
+        redis.RedisError
+            When the queue is away. What was begun is then refused by some process (``sweep``), unless all was
+            admitted; asking again with the same ids finds the answer.
+        """
+        assert len(requests) <= MOST_TOGETHER
+        submitted = [await self._fingerprint(request, principal) for request in requests]
+        whole = hashlib.sha256("\n".join(request.fingerprint for request in submitted).encode()).hexdigest()
+        named = [
+            request._replace(fingerprint=f"{TOGETHER}{request.fingerprint}.{whole}") for request in submitted
+        ]
+        results = await self._submit(named, together=True)
+        return [results[request.id] for request in named]
+
+    async def _submit(self, requests: list[_Submitted], *, together: bool = False) -> dict[str, Result]:
+        """Submit requests with different ids and return their results by id.
+
+        together: admit all of them or none; then what one of them cannot be asked for is raised.
+        """
         clock = asyncio.get_running_loop().time
         began_s = clock()
         members = await self._adverts.members()
@@ -146,14 +184,17 @@ class SubmissionService:
         for submitted in requests:
             try:
                 request = await self._sealer.seal(submitted.request, members, names)
-                opening = self._open(request, evaluator, reserved, among=len(requests))
+                opening = self._open(request, evaluator, reserved, len(requests), together=together)
             except (SubmitError, ValueError) as error:
+                if together:
+                    raise
                 results[submitted.id] = error
             else:
                 opened.append((opening, submitted))
         new, accepted = await self._accept(opened)
         results |= accepted
-        results |= await self._settle([request for request in new if request.id not in results])
+        left = [request for request in new if request.id not in results]
+        results |= await (self._settle_together(left, results) if together else self._settle(left))
         if new and self._on_results is not None:
             self._on_results([results[request.id] for request in new], clock() - began_s, len(requests) == 1)
         return results
@@ -213,7 +254,7 @@ class SubmissionService:
             submitted.id,
             submitted.fingerprint,
             self._body(request.request) if request.request.launch else submitted.body,
-            _look_after_ms(request),
+            self._look_after_ms(request),
             None if cloud is None else self._make_attempt(request, cloud),
             hold,
             token,
@@ -246,17 +287,20 @@ class SubmissionService:
         records = await self._records.overdue(_SWEPT_AT_ONCE, self._claim_ms(members))
         await self._abandon_attempts(records)
         opened: list[OpenRequest] = []
-        unusable: dict[str, str] = {}
+        refused: dict[str, str] = {}
         for record in records:
+            if record.together:  # others of its list may have no lease
+                refused[record.id] = RequestAnswer(lease=None, refusals=[]).model_dump_json()
+                continue
             try:
                 message = read_message(SpotRequest, record.body)
                 request = self._open(message, evaluator, ReservedRoom(), among=len(records))
             except (SubmitError, ValueError):  # its federation has changed, or another version accepted it
-                unusable[record.id] = RequestAnswer(lease=None, refusals=[]).model_dump_json()
+                refused[record.id] = RequestAnswer(lease=None, refusals=[]).model_dump_json()
             else:
                 request.attempts = record.status.attempt
                 opened.append(request)
-        await self._records.close(unusable)
+        await self._records.close(refused)
         await self._settle(opened)
         return len(records)
 
@@ -292,12 +336,18 @@ class SubmissionService:
         return self._evaluator
 
     def _open(
-        self, request: SpotRequest, evaluator: MemberEvaluator, reserved: ReservedRoom, among: int
+        self,
+        request: SpotRequest,
+        evaluator: MemberEvaluator,
+        reserved: ReservedRoom,
+        among: int,
+        *,
+        together: bool = False,
     ) -> OpenRequest:
         """Return a request on its way, with its candidates in wall time.
 
         ``reserved`` is room that earlier requests of the call will take; what this one takes is added to it.
-        ``among`` is the number of requests that come with it.
+        ``among`` is the number of requests that come with it, ``together``: see ``OpenRequest``.
 
         Raises
         ------
@@ -307,9 +357,16 @@ class SubmissionService:
         assert request.id is not None
         evaluation, settings = evaluator.evaluate(request), self._settings
         trace_time = evaluation.trace_time
+        if trace_time and together:
+            raise UnsuitableError("all_or_nothing", "this federation runs in trace time: leave it out")
         deadline_s = settings.trace_reply_deadline_s if trace_time else settings.reply_deadline_s
         opened = OpenRequest(
-            request.id, request, evaluation.targets, trace_time, deadline_s + among * _ITEM_S
+            request.id,
+            request,
+            evaluation.targets,
+            trace_time,
+            deadline_s + among * _ITEM_S,
+            together=together,
         )
         if evaluation.candidates is not None:
             route = evaluation.candidates.route(settings.max_clouds_asked, reserved)
@@ -354,12 +411,47 @@ class SubmissionService:
 
     # -- rounds -------------------------------------------------------------------------------------------
 
+    async def _settle_together(
+        self, opened: list[OpenRequest], known: Mapping[str, Result]
+    ) -> dict[str, Result]:
+        """Offer the requests of a list to their candidates, and commit all of them or refuse all.
+
+        ``known`` has the results of the others of the list: with any, it has failed.
+        """
+        results = dict(known) or await self._settle([request for request in opened if not request.held])
+        if not results:
+            results |= await self._commit_together(opened)
+        left = [request for request in opened if request.id not in results]
+        for cloud, group in _by_cloud(left).items():
+            results |= await self._decide(cloud, [(request, None) for request in group])
+        return results | await self._close([request for request in left if request.id not in results])
+
+    async def _commit_together(self, opened: Sequence[OpenRequest]) -> dict[str, Result]:
+        """Commit the attempts of all requests; without a result are those of which none was committed."""
+        speaks = self._records.speaks()
+        answers = [(request, *request.held) for request in opened if request.held]
+        texts = [write_message(answer, speaks) for _, _, answer in answers]
+        statuses = await self._records.commit_together(
+            [
+                self._make_decision(request, cloud, text)
+                for (request, cloud, _), text in zip(answers, texts, strict=True)
+            ]
+        )
+        results: dict[str, Result] = {}
+        for (request, _, answer), text, status in zip(answers, texts, statuses, strict=True):
+            if status.state in (RequestState.COMMITTED, RequestState.REFUSED):
+                results[request.id] = answer if text == status.answer else _result_of(status)
+        return results
+
     async def _settle(self, opened: list[OpenRequest]) -> dict[str, Result]:
-        """Offer requests to their candidates, round by round, until all have results."""
+        """Offer requests to their candidates, round by round, until all have results.
+
+        Of a list that is admitted as a whole, until all are held or the first one is refused.
+        """
         unasked = [request for request in opened if request.candidates is None]
         results = await self._ask(unasked) if unasked else {}
         opened = [request for request in opened if request.id not in results]
-        while opened:
+        while opened and not (opened[0].together and results):
             groups: dict[str, list[OpenRequest]] = {}
             without: list[OpenRequest] = []
             for request in opened:
@@ -370,7 +462,7 @@ class SubmissionService:
             attempted = [self._attempt(cloud, group) for cloud, group in groups.items()]
             for group_results in await _gather([*([self._close(without)] if without else []), *attempted]):
                 results |= group_results
-            opened = [request for request in opened if request.id not in results]
+            opened = [request for request in opened if request.id not in results and not request.held]
         return results
 
     async def _attempt(self, cloud: str, group: list[OpenRequest]) -> dict[str, Result]:
@@ -423,21 +515,20 @@ class SubmissionService:
     ) -> dict[str, Result]:
         """Commit the attempts with an answer and abandon the others.
 
-        The others have no result, unless another process was faster.
+        The others have no result, unless another process was faster. Those whose list is admitted as a whole
+        are held instead of being committed.
         """
         results: dict[str, Result] = {}
+        for request, answer in decided:
+            request.held = None if answer is None or not request.together else (cloud, answer)
+        decided = [(request, answer) for request, answer in decided if not request.held]
+        if not decided:
+            return results
         speaks = self._records.speaks()
         texts = [None if answer is None else write_message(answer, speaks) for _, answer in decided]
         statuses = await self._records.decide(
             [
-                AttemptDecision(
-                    request.id,
-                    request.attempts,
-                    cloud,
-                    text,
-                    request.request.at_s,
-                    kept_s=record_retention_s(request.request.lifetime_s),
-                )
+                self._make_decision(request, cloud, text)
                 for (request, _), text in zip(decided, texts, strict=True)
             ]
         )
@@ -446,6 +537,17 @@ class SubmissionService:
             if result is not None:
                 results[request.id] = result
         return results
+
+    @staticmethod
+    def _make_decision(request: OpenRequest, cloud: str, text: str | None) -> AttemptDecision:
+        return AttemptDecision(
+            request.id,
+            request.attempts,
+            cloud,
+            text,
+            request.request.at_s,
+            kept_s=record_retention_s(request.request.lifetime_s),
+        )
 
     async def _close(self, opened: list[OpenRequest]) -> dict[str, Result]:
         """Refuse requests for good."""
@@ -464,7 +566,15 @@ class SubmissionService:
             attempt=format_attempt_id(opened.id, opened.attempts),
             **opened.request.dump_terms(),
         )
-        return RequestAttempt(opened.id, opened.attempts, cloud, command, _look_after_ms(opened))
+        return RequestAttempt(opened.id, opened.attempts, cloud, command, self._look_after_ms(opened))
+
+    def _look_after_ms(self, request: OpenRequest) -> int:
+        """Return after how many milliseconds other processes may believe that this one died over a request.
+
+        What is held for the others of its list waits as long as those may be asked for.
+        """
+        rounds = self._settings.max_clouds_asked if request.together else 1
+        return round((rounds * request.deadline_s + _MARGIN_S) * 1000)
 
     def _claim_ms(self, members: Sequence[Member]) -> int:
         """Return for how many milliseconds a sweep claims requests, should its process die.
@@ -482,9 +592,13 @@ async def _gather(work: Sequence[Coroutine[Any, Any, _T]]) -> Sequence[_T]:
     return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
 
 
-def _look_after_ms(request: OpenRequest) -> int:
-    """Return after how many milliseconds other processes may believe that this one died over a request."""
-    return round((request.deadline_s + _MARGIN_S) * 1000)
+def _by_cloud(held: Iterable[OpenRequest]) -> dict[str, list[OpenRequest]]:
+    """Return the requests that a cloud holds a lease for, by that cloud."""
+    groups: dict[str, list[OpenRequest]] = {}
+    for request in held:
+        if request.held is not None:
+            groups.setdefault(request.held[0], []).append(request)
+    return groups
 
 
 def _known_result(accepted: Accepted, request: SpotRequest) -> Result:

@@ -16,7 +16,7 @@ class Admission(BaseModel, defer_build=True):
 
 
 class Admissions(BaseModel, defer_build=True):
-    """Leases of on-demand requests that were placed together, in the order of the requests."""
+    """Leases of requests that were placed together, or admitted together, in the order of the requests."""
 
     leases: list[Lease]
 

@@ -27,7 +27,8 @@ class FakeCloud:
     """One cloud of an ``InMemoryFederation``: nodes with cores, a promise, and leases.
 
     A spot request is admitted on the node with the fewest free cores that has room, if its lifetime is at
-    most ``survives_s`` or it wants no promise. On-demand instances evict the youngest spot leases of a node.
+    most ``survives_s`` or it wants no promise. On-demand instances evict the youngest spot leases of a node;
+    those with more cores than a node are on several, and evict the youngest of all.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class FakeCloud:
         self.id, self.nodes, self.survives_s, self.reachable = cloud, tuple(nodes), survives_s, True
         self.leases: dict[str, Lease] = {}
         self.order, self._events = order, 0
-        self._own: dict[str, tuple[int, int]] = {}  # node and cores of each on-demand instance
+        self._own: dict[str, dict[int, int]] = {}  # cores on each of its nodes, by on-demand instance
 
     @property
     def info(self) -> CloudInfo:
@@ -68,7 +69,7 @@ class FakeCloud:
             at_s=now_s,
             epoch=1,
             free_cores=sum(free),
-            on_demand_cores=sum(cores for _, cores in self._own.values()),
+            on_demand_cores=sum(sum(parts.values()) for parts in self._own.values()),
             spot_cores=sum(lease.cores for lease in running),
             spot_leases=len(running),
             free_slots={size: self._slots(size) for size in range(1, max(self.nodes) + 1)},
@@ -161,26 +162,38 @@ class FakeCloud:
         Raises
         ------
         ValueError
-            When no node can take it, even without spot instances.
+            When it has no room, even without spot instances.
         """
-        spot = [0] * len(self.nodes)
-        for lease in self._running():
-            spot[lease.node] += lease.cores
-        room = [(free + spot[number], number) for number, free in enumerate(self._free())]
-        fitting = [(-self._free()[number], number) for most, number in room if most >= cores]
-        if not fitting:
-            raise ValueError(f"{self.id}: no node has {cores} cores for {instance}, even without spot")
-        node = min(fitting)[1]
+        nodes = self._nodes_for(instance, cores)
         events = []
-        while self._free()[node] < cores:
+        while sum(self._free()[node] for node in nodes) < cores:
             youngest = max(
-                (lease for lease in self._running() if lease.node == node), key=lambda lease: lease.number
+                (lease for lease in self._running() if lease.node in nodes), key=lambda lease: lease.number
             )
             event = self.end(youngest.id, LeaseState.EVICTED, now_s, instance)
             assert event is not None
             events.append(event)
-        self._own[instance] = (node, cores)
+        free, parts = self._free(), dict[int, int]()
+        for node in nodes:
+            parts[node] = min(free[node], cores - sum(parts.values()))
+        self._own[instance] = parts
         return events
+
+    def _nodes_for(self, instance: str, cores: int) -> list[int]:
+        """Return the nodes on which an on-demand instance may be: one, or all if it is wider than each."""
+        room = list(self.nodes)
+        for parts in self._own.values():
+            for node, taken in parts.items():
+                room[node] -= taken
+        if cores > max(self.nodes):
+            if sum(room) < cores:
+                raise ValueError(f"{self.id}: not {cores} cores are there for {instance}, even without spot")
+            return list(range(len(self.nodes)))
+        free = self._free()
+        fitting = [(-free[node], node) for node, most in enumerate(room) if most >= cores]
+        if not fitting:
+            raise ValueError(f"{self.id}: no node has {cores} cores for {instance}, even without spot")
+        return [min(fitting)[1]]
 
     def stop_on_demand(self, instance: str) -> None:
         """Stop an instance of the cloud's own users.
@@ -199,8 +212,9 @@ class FakeCloud:
         free = list(self.nodes)
         for lease in self._running():
             free[lease.node] -= lease.cores
-        for node, cores in self._own.values():
-            free[node] -= cores
+        for parts in self._own.values():
+            for node, cores in parts.items():
+                free[node] -= cores
         return free
 
     def _slots(self, cores: int) -> int:

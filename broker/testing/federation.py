@@ -23,6 +23,7 @@ from broker.contract import (
     QuoteView,
     RefusalView,
     SpotRequest,
+    SpotRequests,
 )
 from broker.contract.convert import to_quote
 from broker.requests.errors import SubmitError
@@ -30,12 +31,13 @@ from broker.schemas.clouds import Clouds, CloudView
 from broker.schemas.leases import Cancellation, Leases
 from broker.schemas.problems import Problem
 from broker.schemas.quotes import Quotes
-from broker.schemas.requests import Admission, ListedResult, ListedResults
+from broker.schemas.requests import Admission, Admissions, ListedResult, ListedResults
 from broker.testing.cloud import FakeCloud
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.refusals import RefusalReason
 
 _spot_requests = TypeAdapter(list[SpotRequest])
+_FirstAnswer = Admission | Admissions | ProblemError
 
 
 class InMemoryFederation:
@@ -43,8 +45,8 @@ class InMemoryFederation:
 
     ``client`` gives a real ``Client`` whose calls never leave the process: its messages, errors and
     idempotency are those of the HTTP API, its clouds are ``FakeCloud``. Time stands still until ``advance``.
-    Served are requests and lists of them, quotes, leases with extension and end, clouds, and events with
-    ``follow=False``. Any other call answers 501 and says so.
+    Served are requests and lists of them, also all or nothing, quotes, leases with extension and end, clouds,
+    and events with ``follow=False``. Any other call answers 501 and says so.
 
     Attributes
     ----------
@@ -58,7 +60,8 @@ class InMemoryFederation:
         self.now_s = 0.0
         self.clouds: dict[str, FakeCloud] = {}
         self._events: list[Event] = []
-        self._answers: dict[str, tuple[SpotRequest, Admission | ProblemError]] = {}
+        # What each id stands for, and its answer; a list of all or nothing has one entry for each of its ids.
+        self._answers: dict[str, tuple[SpotRequest | SpotRequests, _FirstAnswer]] = {}
 
     def add_cloud(
         self, cloud: str, nodes: Sequence[int] = (8,), *, survives_s: float = 86_400.0
@@ -121,6 +124,8 @@ class InMemoryFederation:
 
     def _submit(self, call: httpx.Request) -> httpx.Response:
         if not parsing.is_list(call.content):
+            if parsing.is_group(call.content):
+                return _json(self._admit_together(parsing.parse(SpotRequests, call.content)), 201)
             return _json(self._admit(parsing.parse(SpotRequest, call.content)), 201)
         items = parsing.parse_list(_spot_requests, SpotRequest, call.content)
         return _json(ListedResults(results=[self._list_result(item) for item in items]))
@@ -146,7 +151,33 @@ class InMemoryFederation:
             raise problems.key_reused()
         if isinstance(answer, ProblemError):
             raise answer
+        assert isinstance(answer, Admission)
         return answer
+
+    def _admit_together(self, group: SpotRequests) -> Admissions:
+        """Place all requests of a group or none, or repeat the answer that it got before."""
+        names = [request.id or uuid.uuid4().hex for request in group.requests]
+        known = [self._answers[name] for name in names if name in self._answers]
+        if any(before != group for before, _ in known):
+            raise problems.key_reused()
+        answer = known[0][1] if known else self._place_together(names, group)
+        self._answers |= dict.fromkeys(names, (group, answer))
+        if isinstance(answer, ProblemError):
+            raise answer
+        assert isinstance(answer, Admissions)
+        return answer
+
+    def _place_together(self, names: Sequence[str], group: SpotRequests) -> Admissions | ProblemError:
+        events, leases = list(self._events), {cloud.id: dict(cloud.leases) for cloud in self.clouds.values()}
+        placed = [self._place(name, request) for name, request in zip(names, group.requests, strict=True)]
+        admitted = [answer.lease for answer in placed if isinstance(answer, Admission)]
+        if len(admitted) == len(placed):
+            return Admissions(leases=admitted)
+        self._events = events
+        for cloud in self.clouds.values():
+            cloud.leases = leases[cloud.id]
+        refused = [answer.problem.refusals or [] for answer in placed if isinstance(answer, ProblemError)]
+        return problems.refused_together([*refused, *([] for _ in admitted)])
 
     def _place(self, name: str, request: SpotRequest) -> Admission | ProblemError:
         quotes, refusals = self._judge(request)

@@ -48,7 +48,6 @@ def evidence_s(
     sla: float = 1.0,
     history_s: float = math.inf,
     rule: AdmissionRule = PAPERS_ADMISSION,
-    age_s: float = 0.0,
 ) -> float:
     """Return the longest lifetime in seconds that the samples support; 0 when there are none.
 
@@ -58,14 +57,13 @@ def evidence_s(
     and 4 nodes breaks .01 by six instances of some sixty days each that a single peak evicted, promised after
     130 days without a peak like it.
 
-    An instance that has lived for ``age_s`` already asks for the time after that: of its whole lifetime, that
-    time alone is compared with the history.
+    For a running instance the distribution and the lifetime are those of the time ahead of it.
     """
     if distribution is None:
         return 0.0
     if not rule.history_lifetimes:
         return distribution.followed_up_s
-    return min(distribution.followed_up_s, age_s + history_s * sla / rule.history_lifetimes)
+    return min(distribution.followed_up_s, history_s * sla / rule.history_lifetimes)
 
 
 def reason_of_risk(lifetime_s: float, evident_s: float) -> RefusalReason:

@@ -466,18 +466,18 @@ class Cloud:
         if instance.evict_at_s is not None:
             return Refusal(self.spec.id, RefusalReason.NOTICED)
         sla = sla if instance.promised and sla is not None else instance.sla
-        longer = examine_longer(self.spec, instance, until_s, sla, now_s, self.table, self._as_newborn)
+        without = self.inventory.copy()
+        without.remove(instance_id)
+        free_slots = without.free_slots(instance.cores, promised=instance.promised, amounts=instance.amounts)
+        longer = examine_longer(
+            self.spec, instance, until_s, sla, now_s, self.table, free_slots,
+            lambda request: self._examine(request, without, None, Products(self.spec.products.pools)),
+        )  # fmt: skip
         if isinstance(longer, Refusal):
             return mask_refusal(longer, self.spec.disclosure)
         changes: list[Change] = [Extended(longer, now_s, cause)]
         self._apply_all(changes)
         return changes
-
-    def _as_newborn(self, request: Request) -> Quote | Refusal:
-        """Answer a request for a running instance as if it had left, for any duration."""
-        without = self.inventory.copy()
-        without.remove(request.id)
-        return self._examine(request, without, None, Products(self.spec.products.pools))
 
     # -- tables ----------------------------------------------------------------------------------------------
 

@@ -165,6 +165,24 @@ class LifetimeDistribution:
         risks, estimates = (1.0 - (1.0 - own[step]) * lives for own in (self.risks, self.estimates))
         return LifetimeDistribution(ends_s, risks, self.samples, self.evictions, estimates)
 
+    def after(self, age_s: float) -> LifetimeDistribution:
+        """Return the distribution of the time ahead of an instance that is alive at an age in seconds.
+
+        P(evicted before a + x | alive at a) = (risk(a + x) - risk(a)) / (1 - risk(a)). It is followed up for
+        no time where no sample was, or lived, that long.
+        """
+        later = self.ends_s > age_s
+        past_risk = self.risk(age_s)
+        if past_risk >= 1.0 or not later.any():
+            later = np.zeros(len(self.ends_s), np.bool_)
+            past_risk = 0.0
+        risks = (self.risks[later] - past_risk) / (1.0 - past_risk)
+        past = self.estimates[bisect_left(self._steps[0], age_s)] if age_s > 0 and later.any() else 0.0
+        estimates = (self.estimates[later] - past) / (1.0 - past)
+        return LifetimeDistribution(
+            self.ends_s[later] - age_s, risks, self.samples, self.evictions, estimates
+        )
+
     @classmethod
     def spliced(
         cls, parts: Sequence[LifetimeDistribution | None], limits_s: Sequence[float]

@@ -34,6 +34,7 @@ class Subject:
 
     client: Client
     start_on_demand: Callable[[str, int], object]
+    add_cloud: Callable[[str, tuple[int, ...]], object]
 
 
 @pytest.fixture(params=["in memory", "real"])
@@ -43,14 +44,16 @@ def subject(request: pytest.FixtureRequest, redis_url: str) -> Iterator[Subject]
         memory.add_cloud("west", (8,))
         memory.add_cloud("east", (4,))
         with memory.client() as client:
-            yield Subject(client, memory.start_on_demand)
+            yield Subject(client, memory.start_on_demand, memory.add_cloud)
         return
     with serving(Federation(redis_url)) as federation:
         federation.join("west", (8,))
         federation.join("east", (4,))
         with Client(federation.url, KEY) as client:
             yield Subject(
-                client, lambda cloud, cores: client.on_demand.start(cloud, OnDemandRequest(cores=cores))
+                client,
+                lambda cloud, cores: client.on_demand.start(cloud, OnDemandRequest(cores=cores)),
+                federation.join,
             )
 
 
@@ -142,10 +145,36 @@ def test_time_promises_and_silence_are_the_tests_to_choose() -> None:
         silent = client.requests.submit(SpotRequest(cores=1, lifetime_s=60))
         assert isinstance(silent, RefusedRequest)
         assert [refusal.reason for refusal in silent.refusals] == [RefusalReason.UNREACHABLE]
-        with pytest.raises(ValueError, match="no node has 5 cores"):
-            federation.start_on_demand("west", 5)
+        with pytest.raises(ValueError, match="not 9 cores are there"):
+            federation.start_on_demand("west", 9)
 
 
 def test_what_is_not_served_says_so() -> None:
     with InMemoryFederation().client() as client, pytest.raises(ProblemAnswer, match="not served"):
         client.ledger.read()
+
+
+def test_own_users_have_instances_wider_than_a_node(subject: Subject) -> None:
+    subject.add_cloud("south", (4, 4))
+    for name in ("first", "second", "third"):
+        wish = SpotRequest(id=name, cores=2, lifetime_s=600, targets=("south",))
+        _granted(subject.client.requests.submit(wish))
+    subject.start_on_demand("south", 5)
+    states = [subject.client.leases.get(f"{name}.1").state for name in ("first", "second", "third")]
+    assert states == [LeaseState.RUNNING, LeaseState.EVICTED, LeaseState.EVICTED]
+    quotes = subject.client.requests.quote(QuoteRequest(cores=[1], lifetime_s=60, targets=("south",)))
+    assert [quote.free_slots for quote in quotes.quotes] == [1]
+
+
+def test_all_of_some_requests_are_admitted_or_none(subject: Subject) -> None:
+    wishes = [SpotRequest(id=f"r{number}", cores=4, lifetime_s=60) for number in range(4)]
+    refused = subject.client.requests.submit_together(wishes)
+    assert isinstance(refused, RefusedRequest)
+    assert {refusal.reason for refusal in refused.refusals} == {RefusalReason.NO_CAPACITY}
+    assert subject.client.requests.submit_together(wishes) == refused
+    assert list(subject.client.leases.list().leases) == []
+    wishes = [SpotRequest(id=f"s{number}", cores=4, lifetime_s=60) for number in range(3)]
+    leases = subject.client.requests.submit_together(wishes)
+    assert not isinstance(leases, RefusedRequest)
+    assert sorted(lease.cloud for lease in leases) == ["east", "west", "west"]
+    assert subject.client.requests.submit_together(wishes) == leases

@@ -85,7 +85,8 @@ def test_bodies_are_described_with_an_example_that_is_accepted(document: dict[st
         assert media["example"], path
     media = document["paths"]["/v1/requests"]["post"]["requestBody"]["content"]["application/json"]
     SpotRequest.model_validate(media["example"])
-    one, several = media["schema"]["anyOf"]
+    one, together, several = media["schema"]["anyOf"]
+    assert together == {"$ref": "#/components/schemas/SpotRequests"}
     for path, model in (("/v1/quotes", QuoteRequest), ("/v1/leases/{lease_id}/extend", ExtensionRequest)):
         media = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         model.model_validate(media["example"])

@@ -22,12 +22,11 @@ Lease = dict[str, Any]
 
 @dataclass
 class Shortage:
-    """Those who left a node, or were told to, for one instance of the cloud's own users."""
+    """Those who left their nodes, or were told to, for one instance."""
 
     cause: str
-    node: int
-    free: int  # before anybody left
-    there: dict[str, Lease]  # spot on the node, before
+    free: list[int]  # by node, before anybody left
+    there: list[Lease]  # spot that may leave, before
     victims: list[Lease] = field(default_factory=list)
 
 
@@ -98,22 +97,25 @@ class CloudBook:
     def fits(self, node_cores: tuple[int, ...]) -> bool:
         """Whether what runs has room on nodes, and what waits will have it in time."""
         there = [*self.held.values(), *self.booked.values()]
-        if any(lease["node"] >= len(node_cores) for lease in there):
+        if any(max(_parts(lease)) >= len(node_cores) for lease in there):
             return False
-        for node, cores in enumerate(node_cores):
-            free = cores - self.used(node)
-            if free < 0:
+        if any(self.used(node) > cores for node, cores in enumerate(node_cores)):
+            return False
+        ahead: list[tuple[Lease, float]] = []  # who waits, and when each starts
+        for waiting in self.booked.values():
+            starts_s = max([self.at_s, *(at_s for other, at_s in ahead if _share_node(other, waiting))])
+            for node in _parts(waiting):
+                free = node_cores[node] - self.used(node)
+                free -= sum(_on(other, node) for other, _ in ahead) + _on(waiting, node)
+                leaving = sorted((one["evict_at_s"], one["cores"]) for one in self._told(node))
+                while free < 0 and leaving:
+                    left_s, left = leaving.pop(0)
+                    starts_s, free = max(starts_s, left_s), free + left
+                if free < 0:
+                    return False
+            if starts_s > waiting["starts_by_s"] + _EPS_S:
                 return False
-            leaving = sorted((one["evict_at_s"], one["cores"]) for one in self._told(node))
-            for waiting in self.booked.values():
-                if waiting["node"] == node:
-                    starts_s = self.at_s
-                    free -= waiting["cores"]
-                    while free < 0 and leaving:
-                        starts_s, left = leaving.pop(0)
-                        free += left
-                    if free < 0 or starts_s > waiting["starts_by_s"] + _EPS_S:
-                        return False
+            ahead.append((waiting, starts_s))
         return True
 
     def _must(self, holds: bool, else_: str) -> None:
@@ -164,6 +166,10 @@ class CloudBook:
             instance = event["request"]["id"]
             known = self.turned_away | set(self.last)
             self._must(instance not in known, f"I6: {instance} is turned away after an answer")
+            self._must(
+                not self._fits_without_spot(event["request"]["cores"]),
+                f"I2: {instance} is turned away, and has room",
+            )
             self.turned_away.add(instance)
         elif kind == "cordoned":
             nodes = range(len(self.node_cores)) if event["nodes"] is None else event["nodes"]
@@ -182,9 +188,9 @@ class CloudBook:
             self._start(kind, lease)
         elif kind == "booked":
             self._must(name not in self.last, f"I2: {name} is booked twice")
-            self._must(lease["node"] not in self.closed, f"I1: {name} is booked on a closed node")
-            self.booked[name] = lease
+            self._places(lease)
             self._judge(lease)
+            self.booked[name] = lease
         elif kind in NEWS:
             self._news(kind, lease, event)
         elif kind == "withdrawn":
@@ -211,7 +217,7 @@ class CloudBook:
     # -- starts ----------------------------------------------------------------------------------------------
 
     def _start(self, kind: str, lease: Lease) -> None:
-        name, node = lease["id"], lease["node"]
+        name = lease["id"]
         if lease["kind"] == "spot" and kind == "admitted":
             before = self.held.get(name)
             self._must(name not in self.admitted, f"I2: {name} is admitted twice")
@@ -221,22 +227,64 @@ class CloudBook:
             self.admitted.add(name)
             self.held[name] = lease
             return
-        waited = self.booked.pop(name, None) is not None
-        self._must(waited or name not in self.last, f"I2: {name} starts twice")
-        self._must(waited or name not in self.turned_away, f"I6: {name} starts after it was turned away")
-        self._must(name not in self.gone, f"I6: {name} is reserved after it was declined or released")
-        self._must(waited or node not in self.closed, f"I1: {name} starts on a closed node")
-        self.held[name] = lease
-        used = self.used(node)
+        waited = self.booked.get(name)
+        self._must(waited is not None or name not in self.last, f"I2: {name} starts twice")
         self._must(
-            used <= self.node_cores[node],
-            f"I1: node {node} holds {used} of {self.node_cores[node]} cores with {name}",
+            waited is not None or name not in self.turned_away, f"I6: {name} starts after it was turned away"
         )
+        self._must(name not in self.gone, f"I6: {name} is reserved after it was declined or released")
+        if waited is None:
+            self._places(lease)
+        else:
+            self._takes_its_turn(waited, lease)
         self._judge(lease)
+        self.held[name] = lease
+        for node in _parts(lease):
+            used = self.used(node)
+            self._must(
+                used <= self.node_cores[node],
+                f"I1: node {node} holds {used} of {self.node_cores[node]} cores with {name}",
+            )
+
+    def _places(self, lease: Lease) -> None:
+        """Whole on open nodes: on several of them what is wider than each, on one all others."""
+        name, parts, of_gang = lease["id"], _parts(lease), lease.get("parts", ())
+        self._must(
+            sum(parts.values()) == lease["cores"]
+            and min(parts.values()) > 0
+            and lease["node"] == next(iter(parts))
+            and len(parts) == max(len(of_gang), 1),
+            f"I1: {name} of {lease['cores']} cores is placed as {of_gang or parts}",
+        )
+        self._must(self.closed.isdisjoint(parts), f"I1: {name} starts, or is booked, on a closed node")
+        wide = lease["kind"] == "on_demand" and lease["cores"] > max(self.node_cores)
+        self._must(bool(of_gang) == wide, f"I1: {name} of {lease['cores']} cores is placed as {of_gang}")
+
+    def _takes_its_turn(self, waited: Lease, lease: Lease) -> None:
+        """It starts where it was booked, after those who were booked there before it."""
+        name, ahead = lease["id"], []
+        for other in self.booked.values():
+            if other["id"] == name:
+                break
+            if _share_node(other, waited):
+                ahead.append(other["id"])
+        self._must(not ahead, f"I2: {name} starts before {ahead}, who wait for the same node")
+        self._must(_parts(waited) == _parts(lease), f"I1: {name} starts elsewhere than it was booked")
+        del self.booked[name]
 
     def used(self, node: int) -> int:
         """Cores on a node that are taken."""
-        return sum(one["cores"] for one in self.held.values() if one["node"] == node)
+        return sum(_on(one, node) for one in self.held.values())
+
+    def _fits_without_spot(self, cores: int) -> bool:
+        """Whether an instance of the cloud's own users would find room if all spot left."""
+        theirs = [one for one in self.held.values() if one["kind"] != "spot"] + list(self.booked.values())
+        room = [
+            cores_there - sum(_on(one, node) for one in theirs)
+            for node, cores_there in enumerate(self.node_cores)
+            if node not in self.closed
+        ]
+        return (sum(room) if cores > max(self.node_cores) else max(room, default=0)) >= cores
 
     def free_cores(self) -> int:
         """Of the nodes that are open."""
@@ -327,20 +375,17 @@ class CloudBook:
             return
         shortage = self._shortage
         if shortage is None or shortage.cause != cause:
-            node = victim["node"]
-            there = {
-                one["id"]: one for one in self._spot() if one["node"] == node and one["evict_at_s"] is None
-            }
             # Spot starts at once, and not where others wait; own instances wait for those who leave.
-            free = self._spare(node) if cause.startswith("s-") else self._soon(node)
-            shortage = self._shortage = Shortage(cause, node, free, there)
-        self._must(victim["node"] == shortage.node, f"I2: {victim['id']} leaves another node for {cause}")
+            room = self._spare if cause.startswith("s-") else self._soon
+            free = [room(node) for node in range(len(self.node_cores))]
+            there = [one for one in self._spot() if one["evict_at_s"] is None]
+            shortage = self._shortage = Shortage(cause, free, there)
         shortage.victims.append(victim)
 
     def _soon(self, node: int) -> int:
         """Cores that are free once all have left who were told to, and all have started who wait."""
         leaving = sum(one["cores"] for one in self._told(node))
-        waiting = sum(one["cores"] for one in self.booked.values() if one["node"] == node)
+        waiting = sum(_on(one, node) for one in self.booked.values())
         return self._idle(node) + leaving - waiting
 
     def _spare(self, node: int) -> int:
@@ -349,8 +394,8 @@ class CloudBook:
         spare = then = self._idle(node)
         leaving = sorted(self._told(node), key=lambda one: (one["evict_at_s"], one["number"]))
         for waiting in self.booked.values():
-            if waiting["node"] == node:
-                then -= waiting["cores"]
+            if node in _parts(waiting):
+                then -= _on(waiting, node)
                 while then < 0 and leaving:
                     then += leaving.pop(0)["cores"]
                 spare = min(spare, then)
@@ -367,25 +412,58 @@ class CloudBook:
         shortage, self._shortage = self._shortage, None
         if shortage is None:
             return
-        name, needed = taker["id"], taker["cores"] - shortage.free
+        name = taker["id"]
         self._must(shortage.cause == name, f"I2: somebody left for {shortage.cause}, and {name} came")
+        if taker.get("parts"):
+            self._judge_gang(taker, shortage)
+            return
+        node = taker["node"]
+        elsewhere = [one["id"] for one in shortage.victims if one["node"] != node]
+        self._must(not elsewhere, f"I2: {elsewhere} leave another node for {name}")
+        needed = taker["cores"] - shortage.free[node]
+        there = [one for one in shortage.there if one["node"] == node]
         freed = sum(one["cores"] for one in shortage.victims)
         for one in shortage.victims:
             self._must(freed - one["cores"] < needed, f"I2: {one['id']} left for {name} without need")
             if _yields(one):
                 continue
-            cheap = sum(other["cores"] for other in shortage.there.values() if _yields(other))
+            cheap = sum(other["cores"] for other in there if _yields(other))
             self._must(cheap < needed, f"I2: {one['id']} was promised something, others on its node were not")
         if len(shortage.victims) == 1:
             (only,) = shortage.victims
             better = [
                 other["id"]
-                for other in shortage.there.values()
+                for other in there
                 if other["number"] > only["number"]
                 and other["cores"] >= only["cores"]
                 and _yields(other) == _yields(only)
             ]
             self._must(not better, f"I2: {only['id']} left for {name}, younger ones stayed: {better}")
+
+    def _judge_gang(self, gang: Lease, shortage: Shortage) -> None:
+        """A gang takes what is free on all open nodes, then the room of the youngest, one by one."""
+        open_nodes = [node for node in range(len(self.node_cores)) if node not in self.closed]
+        left = gang["cores"] - sum(shortage.free[node] for node in open_nodes)
+        due = []
+        for one in sorted(shortage.there, key=lambda one: (not _yields(one), -one["number"])):
+            if left > 0 and one["node"] in open_nodes:
+                due.append(one["id"])
+                left -= one["cores"]
+        gone = sorted(one["id"] for one in shortage.victims)
+        self._must(gone == sorted(due), f"I2: {gone} left for the gang {gang['id']}, not {sorted(due)}")
+
+
+def _parts(lease: Lease) -> dict[int, int]:
+    """The nodes of a lease, each with its cores there."""
+    return dict(lease.get("parts", ())) or {lease["node"]: lease["cores"]}
+
+
+def _on(lease: Lease, node: int) -> int:
+    return _parts(lease).get(node, 0)
+
+
+def _share_node(one: Lease, other: Lease) -> bool:
+    return not _parts(one).keys().isdisjoint(_parts(other))
 
 
 def _yields(lease: Lease) -> bool:

@@ -136,7 +136,8 @@ class Checker:
             return
         request = about.rpartition(".")[0]
         first = self._answers.setdefault(about, told)
-        if request in self.lost and first.get("cloud") not in self.runs(request):
+        book = self.books.get(first.get("cloud") or "")
+        if request in self.lost and (book is None or first["id"] not in book.held):
             return  # nobody knows any more that it was answered, and it has ended: it is a new one
         # Gone: it was released, and a late copy of its reservation hears so.
         if told != first and told != {"answer": "done"}:
@@ -187,6 +188,13 @@ class Checker:
             runs, promised = self._winner.get(request), told.lease.id if told.lease else None
             if runs != promised:
                 self._breach(f"I3: {request} was promised {promised}, and {runs} was admitted")
+
+    def together(self, lists: Sequence[tuple[str, ...]]) -> None:
+        """Of a list that asked for all or nothing, all were admitted or none was."""
+        for requests in lists:
+            admitted = [request for request in requests if request in self._winner]
+            if len(admitted) not in (0, len(requests)) and self.lost.isdisjoint(requests):
+                self._breach(f"I10: of {requests}, which are admitted together or not at all, run {admitted}")
 
     def _settled_cloud(self, cloud: str, book: CloudBook) -> None:
         if self._public[cloud] != book.public:
@@ -249,12 +257,18 @@ class Checker:
             self._breach(f"I7: the owner of {cloud} is not the fold of its journal in {differing}")
 
 
+#: What may not change of a lease that was answered.
+_SAME = ("id", "node", "parts", "cores", "number", "cloud")
+
+
 def _gist(answer: dict[str, Any]) -> dict[str, Any]:
     """What may not change of an answer to a wish for an instance."""
     lease = answer.get("lease")
     if lease is None:
         return {"answer": answer["answer"]} | {key: answer[key] for key in ("reason",) if key in answer}
-    return {"answer": "lease"} | {key: lease[key] for key in ("id", "node", "cores", "number", "cloud")}
+    return {"answer": "lease"} | {
+        key: lease.get(key) for key in ("id", "node", "parts", "cores", "number", "cloud")
+    }
 
 
 def _granted(answer: dict[str, Any]) -> dict[str, Any]:

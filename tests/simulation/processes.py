@@ -89,13 +89,6 @@ class _Process:
         self.alive, self.held_until_s = True, 0.0
 
 
-class _GangFreeOwner(ProductOwnerProcess):
-    """The product's owner of a cloud that spreads no instance over nodes: the books know no gangs."""
-
-    def _follow_version(self) -> None:
-        self._owner.cloud.inventory.may_spread = False
-
-
 class OwnerProcess(_Process):
     """One process of a cloud's owner."""
 
@@ -128,7 +121,7 @@ class OwnerProcess(_Process):
             time="wall",
             grace_s=cloud.grace_s,
         )
-        runtime = _GangFreeOwner(
+        runtime = ProductOwnerProcess(
             OwnerProcessSpec(spec, info, frozenset({1}), seed=0, births=1),
             SETTINGS,
             journal,

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 #: What a client takes for "ask again".
 AWAY = (redis.RedisError, ConnectionError)
 _PATIENCE_S = 6.0
+#: The share of own requests that are as wide as a node, or wider.
+_WIDE = 0.3
+#: The share of lists that ask for all or nothing.
+_TOGETHER = 0.5
 #: How long a key stays held after its call: a script that holds it may come late and last.
 _HELD_S = HOLD_S + LATE_S[1] + 2.0
 
@@ -38,6 +42,7 @@ class Users:
     answers: dict[str, RequestAnswer] = field(default_factory=dict)
     wishes: dict[str, SpotRequest] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)  # own instances by id: what was answered first
+    together: list[tuple[str, ...]] = field(default_factory=list)  # lists of which all are admitted, or none
     # By idempotency key: how many processes are answering its call, and until when one did.
     _answering: Counter[str] = field(default_factory=Counter)
     _answered_s: dict[str, float] = field(default_factory=dict)
@@ -71,6 +76,8 @@ class Users:
         """One user's requests, until they are answered; then the user lives with the leases."""
         wishes = [self.wish() for _ in range(self._random.choice((1, 1, 1, 2, 4)))]
         self.wishes |= {wish.id or "": wish for wish in wishes}
+        if len(wishes) > 1 and self.world.widening.random() < _TOGETHER:
+            self.together.append(tuple(wish.id or "" for wish in wishes))
         if self._random.random() < 0.15:  # an impatient one
             self.world.spawn(self._ask(wishes))
         await self._ask(wishes)
@@ -124,7 +131,11 @@ class Users:
         async with broker.idempotency.hold("me", key, key):
             self._answering[key] += 1
             try:
+                if tuple(wish.id for wish in wishes) in self.together:
+                    return await broker.service.submit_together(wishes, "me")
                 return await broker.service.submit(wishes, "me")
+            except NoMembersError as error:
+                return [error] * len(wishes)
             finally:
                 self._answering[key] -= 1
                 self._answered_s[key] = self.world.clock.time()
@@ -206,7 +217,10 @@ class Users:
         """Own users come together; some stop what they started, also what still waits."""
         cloud = self._random.choice(self.world.options.clouds)
         for _ in range(self._random.choice((1, 1, 2, 5))):
-            self.world.spawn(self._own(cloud.id, self._random.randint(1, max(cloud.node_cores))))
+            cores = self._random.randint(1, max(cloud.node_cores))
+            if self.world.widening.random() < _WIDE:
+                cores = self.world.widening.randint(max(cloud.node_cores), sum(cloud.node_cores))
+            self.world.spawn(self._own(cloud.id, cores))
 
     async def _own(self, cloud: str, cores: int) -> None:
         rng = self._random
@@ -224,7 +238,7 @@ class Users:
         name = wish.id or ""
         book = self.world.checker.books[cloud]
         if isinstance(answer, LeaseGranted):
-            gist = f"node {answer.lease.node} number {answer.lease.number}"
+            gist = f"node {answer.lease.node} parts {answer.lease.parts} number {answer.lease.number}"
             if name not in book.last:
                 self.world.breach(f"I7: {name} is granted, and the journal knows nothing of it")
         elif isinstance(answer, RefusalView):

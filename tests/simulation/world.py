@@ -60,6 +60,7 @@ class World:
     def __init__(self, seed: int):
         self.random = random.Random(seed)
         self.reshaping = random.Random(f"other nodes {seed}")
+        self.widening = random.Random(f"gangs {seed}")
         self.options = replace(expand(self.random), reshape_every_s=reshapes_every_s(self.reshaping))
         #: The nodes that the federation file gives each cloud now.
         self.shapes = {cloud.id: cloud.node_cores for cloud in self.options.clouds}
@@ -249,6 +250,7 @@ class World:
         owners = {cloud: owner for cloud in self.owners if (owner := self._owner(cloud)) is not None}
         self.checker.settled(owners)
         self.checker.answered(self.users.answers)
+        self.checker.together(self.users.together)
 
     def _quiet(self) -> bool:
         owners = [self._owner(cloud) for cloud in self.owners]

@@ -59,7 +59,7 @@ async def start_on_demand(
     del cloud  # member holds it
     body = await parsing.read_json(request)
     key = parsing.idempotency_key(request)
-    if _is_group(body):
+    if parsing.is_group(body):
         group = parsing.parse(OnDemandRequests, body)
         return await _start_all(services, member, caller, _attribute_group(group, caller, key))
     on_demand_request = attribution.attribute_instance(parsing.parse(OnDemandRequest, body), caller.who, key)
@@ -163,12 +163,6 @@ async def stop_on_demand(
             raise problems.not_found("instance")
 
 
-def _is_group(body: bytes) -> bool:
-    """Return whether a JSON body is an object that holds several requests. Raises ProblemError (400)."""
-    value = parsing.parse_any(body)
-    return isinstance(value, dict) and "requests" in value
-
-
 def _attribute_group(
     group: OnDemandRequests, caller: OnDemandCaller, key: str | None
 ) -> list[OnDemandRequest]:
@@ -177,8 +171,7 @@ def _attribute_group(
         attribution.attribute_instance(request, caller.who, key, index)
         for index, request in enumerate(group.requests)
     ]
-    if len({request.id for request in requests}) < len(requests):
-        raise problems.invalid_field("id", "two of the requests have the same")
+    parsing.check_different_ids(requests)
     return requests
 
 

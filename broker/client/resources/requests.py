@@ -9,10 +9,10 @@ from broker.backoff import API_BACKOFF
 from broker.client.errors import IN_FLIGHT, REFUSED, ProblemAnswer, ProtocolError, make_error
 from broker.client.results import GrantedRequest, RefusedRequest, make_refused
 from broker.client.transport import Resource, parse, with_id
-from broker.contract import QuoteRequest, SpotRequest
+from broker.contract import Lease, QuoteRequest, SpotRequest, SpotRequests
 from broker.schemas.problems import Problem
 from broker.schemas.quotes import Quotes
-from broker.schemas.requests import Admission, ListedResults
+from broker.schemas.requests import Admission, Admissions, ListedResults
 
 
 class RequestsResource(Resource):
@@ -61,6 +61,17 @@ class RequestsResource(Resource):
             if unfinished:
                 time.sleep(pause_s)
         return [results[index] for index in range(len(requests))]
+
+    def submit_together(self, requests: Sequence[SpotRequest]) -> list[Lease] | RefusedRequest:
+        """Submit up to 100 requests of which all are admitted, on whichever clouds, or none is.
+
+        Returns the leases in the order of the requests, or the refusals of those that no cloud admits.
+        """
+        group = SpotRequests(all_or_nothing=True, requests=tuple(with_id(request) for request in requests))
+        response = self._transport.send("POST", "/v1/requests", group)
+        if response.status_code == 409:
+            return make_refused(parse(Problem, response))
+        return parse(Admissions, response).leases
 
     def quote(self, request: SpotRequest | QuoteRequest) -> Quotes:
         """Return what each cloud would promise now, in the order in which they would be asked.

@@ -16,7 +16,7 @@ BROKER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=47)
+@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=0)
 def decided_by_itself(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
@@ -43,14 +43,14 @@ def decided_for_good(
     return result
 
 
-@mutation(BROKER_BUGS, "keys of the dead stay held", RequestStore.accept_call, seed=5)
+@mutation(BROKER_BUGS, "keys of the dead stay held", RequestStore.accept_call, seed=8)
 async def hold_for_minutes(
     sound: Sound, store: RequestStore, principal: str, key: str, fingerprint: str, _ms: int, token: str
 ) -> Any:
     return await sound(store, principal, key, fingerprint, 120_000, token)
 
 
-@mutation(BROKER_BUGS, "keys of failed calls stay held", RequestStore.hold_call, seed=6)
+@mutation(BROKER_BUGS, "keys of failed calls stay held", RequestStore.hold_call, seed=3)
 async def never_give_up(
     sound: Sound, store: RequestStore, principal: str, key: str, ms: int, token: str
 ) -> None:

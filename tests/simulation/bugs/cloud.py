@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.model.changes import Change, Cordoned, End, Extended, Noticed
-from cloudsim.model.instances import Instance
+from cloudsim.model.changes import Change, Cordoned, End, Extended, Noticed, Started
+from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.nodes import NodeDetails
-from cloudsim.model.refusals import Refusal
+from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.scheduling.eviction import oldest_first, youngest_first
 from cloudsim.scheduling.fit import nodes_with_room
 from cloudsim.scheduling.inventory import Inventory, Misfit
+from cloudsim.scheduling.pipeline import _plan_gang
 from cloudsim.scheduling.victims import _needed
 from tests.simulation.bugs.bug import Bug, mutation
 
@@ -45,7 +46,7 @@ def extend_under_notice(
     return changes
 
 
-@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=10)
+@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=7)
 def promised_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     running = [instance for instance in inventory.youngest_spot() if instance.evict_at_s is None]
     return sorted(running, key=lambda instance: instance.yields)
@@ -56,7 +57,7 @@ def not_the_youngest_first(_sound: Sound, inventory: Inventory) -> Iterable[Inst
     return oldest_first(inventory)
 
 
-@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=10)
+@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=7)
 def all_needed(
     _sound: Sound, _inventory: Inventory, marked: list[Instance], _room: object, _request: object
 ) -> tuple[Instance, ...]:
@@ -70,7 +71,7 @@ def counted_as_said(
     return how, cause
 
 
-@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=1)
+@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=0)
 def expect_no_eviction(sound: Sound, cloud: Cloud, instance: Instance) -> None:
     sound(cloud, replace(instance, evict_at_s=None))
 
@@ -87,7 +88,7 @@ def give_half_the_notice(
     return Noticed(replace(victim, evict_at_s=now_s + cloud.spec.grace_s / 2), now_s, cause)
 
 
-@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=1)
+@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=3)
 def start_nobody(_sound: Sound, _cloud: Cloud, _node: int, _at_s: float) -> list[Change]:
     return []
 
@@ -154,3 +155,39 @@ def all_misfits(
 ) -> tuple[Misfit, ...]:
     there = tuple(inventory)
     return (Misfit(0, "is another one", there),) if there and node_cores != inventory.node_cores else ()
+
+
+@mutation(CLOUD_BUGS, "a member of a gang is left behind", Inventory.remove)
+def leave_the_last_behind(sound: Sound, inventory: Inventory, instance_id: str) -> Instance:
+    instance: Instance = sound(inventory, instance_id)
+    if instance.parts:
+        inventory._use(instance, inventory.footprint(instance)[-1:], 1)
+    return instance
+
+
+@mutation(CLOUD_BUGS, "a gang starts on too few nodes", _plan_gang)
+def plan_one_node(sound: Sound, *arguments: object) -> Placement | RefusalReason:
+    placement: Placement | RefusalReason = sound(*arguments)
+    if isinstance(placement, RefusalReason):
+        return placement
+    return replace(placement, parts=placement.parts[:1])
+
+
+@mutation(CLOUD_BUGS, "a gang evicts on its first node only", _plan_gang, seed=18)
+def plan_few_victims(sound: Sound, *arguments: object) -> Placement | RefusalReason:
+    placement: Placement | RefusalReason = sound(*arguments)
+    if isinstance(placement, RefusalReason):
+        return placement
+    there = tuple(victim for victim in placement.victims if victim.node == placement.node)
+    return replace(placement, victims=there)
+
+
+@mutation(CLOUD_BUGS, "who waits behind a gang overtakes it", Cloud._start_waiting, seed=52)
+def start_whoever_has_room(sound: Sound, cloud: Cloud, nodes: Iterable[int], at_s: float) -> list[Change]:
+    changes: list[Change] = sound(cloud, nodes, at_s)
+    for booked in cloud.inventory.booked():
+        if cloud.inventory.has_room(booked):
+            started = Started(replace(booked, start_s=at_s, end_s=at_s + booked.end_s - booked.start_s))
+            cloud.apply(started)
+            changes.append(started)
+    return changes

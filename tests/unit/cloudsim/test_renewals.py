@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, evidence_s
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.renewals import RenewalTerms, may_renew
 from cloudsim.cloud.spec import CloudSpec
@@ -16,7 +14,6 @@ from cloudsim.federation.replay import replay
 from cloudsim.model.changes import End, Started
 from cloudsim.model.instances import Instance
 from cloudsim.model.requests import Kind, Request
-from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.traces.trace import Trace
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -84,21 +81,6 @@ def test_what_is_not_renewed_is_neither_completed_nor_lost() -> None:
     assert cut["promises"]["not_renewed"] == 1
     assert (cut["completed"], cut["evicted"]) == (0, 0)
     assert cut["spot_core_hours"] == {"requested": 93.6, "completed": 0.0, "lost": 0.0}
-
-
-# -- the rule of evidence --------------------------------------------------------------------------------
-
-
-def test_the_rule_of_evidence_is_one_for_admissions_and_extensions() -> None:
-    samples = LifetimeDistribution.from_samples(*_still_running([100.0] * 50))
-    assert evidence_s(samples, 0.01, 40.0, STRICT_RULE) == 10.0
-    assert evidence_s(samples, 0.01, 40.0, STRICT_RULE, age_s=50.0) == 60.0
-    assert evidence_s(samples, 0.01, 400.0, STRICT_RULE, age_s=50.0) == 100.0
-    assert evidence_s(samples, 0.01, 40.0, PAPERS_ADMISSION, age_s=50.0) == 100.0
-
-
-def _still_running(durations_s: list[float]) -> Any:
-    return np.array(durations_s), np.zeros(len(durations_s), np.bool_)
 
 
 # -- what one peak would break ---------------------------------------------------------------------------
