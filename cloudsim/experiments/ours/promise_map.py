@@ -21,6 +21,7 @@ from cloudsim.experiments.drawing import (
     dots_by_group,
     evicted_axis,
     figure_of,
+    legend_below,
     share_axis,
     styled,
 )
@@ -283,10 +284,11 @@ def _judgement(rows: Sequence[Row]) -> str:
 def _draw(rows: Sequence[Row]) -> Figure:
     own = pooled(rows)
     with styled():
-        figure = figure_of(max(9.0, 0.21 * len(own)), 6.4)
+        figure = figure_of(max(9.0, 0.14 * len(own)), 9.0)
         figure.suptitle("Promised and realised, wherever requests come from", fontsize=11)
-        axes = figure.subplots(2 * len(SLAS), 1, squeeze=False, height_ratios=(2, 1) * len(SLAS))[:, 0]
-        for number, sla in enumerate(SLAS):
+        slas = [sla for sla in SLAS if where(own, sla=sla)] or SLAS
+        axes = figure.subplots(2 * len(slas), 1, squeeze=False, height_ratios=(2, 1) * len(slas))[:, 0]
+        for number, sla in enumerate(slas):
             above, below = axes[2 * number : 2 * number + 2]
             part = where(own, sla=sla)
             names = list(dict.fromkeys(f"{row['bed']} {row['platform']}" for row in part))
@@ -322,7 +324,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
             share_axis(below, "completed")
             below.set_ylim(0, 1)
             below.tick_params(axis="x", labelrotation=90, labelsize=7)
-        axes[0].legend(loc="upper left", ncols=5, fontsize=7)
+        legend_below(figure, *axes[::2])
     return figure
 
 
