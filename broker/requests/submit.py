@@ -8,7 +8,7 @@ goes through rounds; in each round a cloud gets one inbox entry and one wake-up.
 ``broker.requests.store``: a process that loses a race there is told so, and takes the answer that stands.
 
 Of a list that asks for all or nothing, clouds hold leases until each request has one; then one script commits
-all attempts, or none. Who finds a request of such a list after its process died refuses it.
+all attempts, or none. A sweep that finds a request of it after its process died refuses the request.
 """
 
 from __future__ import annotations

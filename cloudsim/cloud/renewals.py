@@ -7,7 +7,7 @@ instance that is not renewed ends when its promise does, which breaks nothing.
 
 Many instances that live on renewals stand in the way of the same peak of own users, and one that nobody has
 seen the like of breaks all their promises at once, whatever the risk of each (B-A on 4 nodes of 8 cores: six
-of them, promised for 35 days each after 100 days without such a peak). So what a peak like no other would
+of them, promised for 35 days each after 100 days without one). So what a peak like no other would
 break is bounded by what has been earned: see ``may_renew``.
 
 A lease without a lifetime is renewable, too: it wants a period at a time, and has no end.

@@ -221,6 +221,7 @@ class Tally:
         request, group = self._asked[request_id]
         done = how in (End.COMPLETED, End.CANCELLED)
         what, work = ("completed", "completed") if done else (how.value, "lost")
+        assert request.lifetime_s is not None
         if how is End.COMPLETED and request.least_s is not None and ran_s < request.lifetime_s - _ROUNDING_S:
             what = work = "not_renewed"
         group.part(request).add(what, work, request.cores * ran_s)

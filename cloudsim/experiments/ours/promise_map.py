@@ -58,7 +58,7 @@ NODE_CORES = (1, 2, 4, 16)
 
 
 class Figures(NamedTuple):
-    """What a row came to before: requests admitted, evicted, core-hours completed of those requested."""
+    """Figures of a row before: requests admitted, evicted, core-hours completed of those requested."""
 
     admitted: int
     evicted: int
