@@ -12,8 +12,8 @@ from broker.ledger.ledger import WINDOW_S, AccountKey, CloudLedger, broken_promi
 from broker.ledger.report import LedgerGroup, make_entries, sum_accounts
 from broker.requests.routing import ReservedRoom, route
 from cloudsim.model.binomial import clopper_pearson
-from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.changes import RENEWAL
+from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
 from tests.unit.broker.requests.test_routing import member, wish
 from tests.unit.cloudsim.test_offers import TABLE
