@@ -158,6 +158,9 @@ def _report_text(report: DrainReport) -> list[RenderableType]:
     else:
         text.append("no spot instance runs there")
     if report.staying:
-        names = ", ".join(f"{staying.instance} (node {staying.node})" for staying in report.staying)
+        names = ", ".join(
+            f"{staying.instance} ({_nodes_text([node for node, _ in staying.parts] or [staying.node])})"
+            for staying in report.staying
+        )
         text.append(f"on-demand, until their users stop them: {names}")
     return text

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from broker.contract.field_docs import describe_fields
 from broker.contract.fields import CloudId, Cores, Id, Message
-from broker.contract.leases import Lease
+from broker.contract.leases import GANGS_SINCE, Lease
 from broker.contract.version import since
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Mode
@@ -145,6 +145,8 @@ class Staying(Message):
     cores: Cores
     node: int
     ends_at_s: float | None
+    parts: tuple[tuple[int, int], ...] = since(GANGS_SINCE, ())
+    """The nodes of an instance that is spread over nodes, each with its cores there; see ``Lease``."""
 
 
 class DrainReport(Message):

@@ -25,6 +25,7 @@ all, of the own load only, of spot only; ``tests/unit/cloudsim/test_offers.py`` 
 With as many promises as by the conditional risk alone, .01 is kept on all five; at .05 the mean accepts .92
 as many, of which .8 to 2.4 in a hundred are evicted instead of 3.0 to 3.8. The smaller of the two is too low
 by selection (1.3 to 1.9 times), the greater accepts a third less at .01.
+docs/design/prediction.md "Unknown durations".
 """
 
 from __future__ import annotations

@@ -174,7 +174,10 @@ class CloudBook:
         elif kind == "cordoned":
             nodes = range(len(self.node_cores)) if event["nodes"] is None else event["nodes"]
             self._closes_new = event["closed"] if event["nodes"] is None else self._closes_new
-            self.closed = self.closed | set(nodes) if event["closed"] else self.closed - set(nodes)
+            if event["closed"]:
+                self.closed = self.closed | set(nodes)
+            else:  # all at once: also those that are gone, should they come back
+                self.closed = set() if event["nodes"] is None else self.closed - set(nodes)
             self._emptied = event["closed"]
 
     def _about(self, kind: str, lease: Lease, event: dict[str, Any]) -> None:

@@ -104,4 +104,10 @@ def _leaving(leaving_already: list[Instance], changes: list[Change]) -> tuple[Le
 
 def _staying(instance: Instance) -> Staying:
     ends_at_s = instance.end_s if math.isfinite(instance.end_s) else None
-    return Staying(instance=instance.id, cores=instance.cores, node=instance.node, ends_at_s=ends_at_s)
+    return Staying(
+        instance=instance.id,
+        cores=instance.cores,
+        node=instance.node,
+        ends_at_s=ends_at_s,
+        parts=instance.parts,
+    )

@@ -10,6 +10,7 @@ from broker.contract.convert import to_node_kinds
 from cloudsim.cloud.node_plan import NodePlan, plan_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import PHASE_STOP
+from cloudsim.model.instances import Instance
 from cloudsim.model.nodes import groups_of, shape_of
 from cloudsim.model.requests import Kind
 from cloudsim.scheduling.inventory import Misfit
@@ -54,7 +55,7 @@ def take_nodes(state: OwnerState, writer: EventWriter) -> None:
 def describe_misfits(spec: CloudSpec, misfits: Iterable[Misfit]) -> str:
     """Return which instances are in the way of a cloud's nodes, and what to do, for people."""
     names = [
-        f"{'lease' if one.kind is Kind.SPOT else 'own instance'} {one.id} ({one.cores} cores) "
+        f"{'lease' if one.kind is Kind.SPOT else 'own instance'} {one.id} ({_cores_text(one, misfit.node)}) "
         f"on node {misfit.node}, which {misfit.why}"
         for misfit in misfits
         for one in misfit.instances
@@ -69,6 +70,11 @@ def describe_misfits(spec: CloudSpec, misfits: Iterable[Misfit]) -> str:
         f"(`spotfed cloud drain {spec.id}{nodes}`; own instances stay until their users stop them), and "
         f"change the file when `spotfed cloud apply {spec.id} --dry-run` finds nothing in the way"
     )
+
+
+def _cores_text(instance: Instance, node: int) -> str:
+    here = dict(instance.parts).get(node, instance.cores)
+    return f"{instance.cores} cores" if here == instance.cores else f"{here} of its {instance.cores} cores"
 
 
 def describe_change(state: OwnerState, spec: CloudSpec) -> dict[str, Any]:

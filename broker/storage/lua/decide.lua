@@ -26,7 +26,7 @@ for i = 1, #KEYS - 1 - inboxes do
   local known = redis.pcall('HMGET', record, 'state', 'attempt', 'cloud', 'answer', 'given_up')
   local due = redis.call('ZSCORE', KEYS[1], id)
   local reserved = how == 'commit' or how == 'together'
-  local late = reserved and (due and tonumber(due) <= now or known[5] == attempt)
+  local late = reserved and (due and tonumber(due) <= now or known[5] == attempt)  -- hook: late
   wanted[inbox] = (wanted[inbox] or 0) + 1
   if known.err then
     results[i] = known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.requests.models import Record, RequestAnswer, RequestStatus
+from broker.requests.models import AttemptDecision, Record, RequestAnswer, RequestStatus
 from broker.requests.shared_call import _split
 from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
@@ -35,7 +35,7 @@ async def abandon_nothing(_sound: Sound, _service: SubmissionService, _records: 
     return None
 
 
-@mutation(BROKER_BUGS, "silence taken for the end", _decided_result, seed=41)
+@mutation(BROKER_BUGS, "silence taken for the end", _decided_result, seed=64)
 def decided_for_good(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
@@ -55,3 +55,13 @@ async def never_give_up(
     sound: Sound, store: RequestStore, principal: str, key: str, ms: int, token: str
 ) -> None:
     await sound(store, principal, key, ms or 120_000, token)
+
+
+@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=24)
+async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[AttemptDecision]) -> Any:
+    return [*await store.decide(decisions[:1]), *await store.decide(decisions[1:])]
+
+
+@mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together, seed=12)
+def of_no_list(_sound: Sound, _record: Record) -> bool:
+    return False

@@ -27,7 +27,7 @@ CLOUD_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=1)
+@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=10)
 def extend_under_notice(
     sound: Sound,
     cloud: Cloud,
@@ -46,13 +46,13 @@ def extend_under_notice(
     return changes
 
 
-@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=7)
+@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=1)
 def promised_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     running = [instance for instance in inventory.youngest_spot() if instance.evict_at_s is None]
     return sorted(running, key=lambda instance: instance.yields)
 
 
-@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=3)
+@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=12)
 def not_the_youngest_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     return oldest_first(inventory)
 
@@ -88,7 +88,7 @@ def give_half_the_notice(
     return Noticed(replace(victim, evict_at_s=now_s + cloud.spec.grace_s / 2), now_s, cause)
 
 
-@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=3)
+@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=0)
 def start_nobody(_sound: Sound, _cloud: Cloud, _node: int, _at_s: float) -> list[Change]:
     return []
 
@@ -130,7 +130,7 @@ def advance_late(sound: Sound, cloud: Cloud, now_s: float, phase: int) -> list[C
     return changes
 
 
-@mutation(CLOUD_BUGS, "acknowledged without a notice", Cloud.acknowledge, seed=1)
+@mutation(CLOUD_BUGS, "acknowledged without a notice", Cloud.acknowledge, seed=0)
 def end_without_notice(_sound: Sound, cloud: Cloud, instance_id: str, at_s: float) -> list[Change]:
     if cloud.inventory.get(instance_id) is None:
         return []
@@ -173,7 +173,7 @@ def plan_one_node(sound: Sound, *arguments: object) -> Placement | RefusalReason
     return replace(placement, parts=placement.parts[:1])
 
 
-@mutation(CLOUD_BUGS, "a gang evicts on its first node only", _plan_gang, seed=18)
+@mutation(CLOUD_BUGS, "a gang evicts on its first node only", _plan_gang, seed=12)
 def plan_few_victims(sound: Sound, *arguments: object) -> Placement | RefusalReason:
     placement: Placement | RefusalReason = sound(*arguments)
     if isinstance(placement, RefusalReason):

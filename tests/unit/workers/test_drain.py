@@ -225,3 +225,11 @@ def restart(live: Live, *, snapshot: bool) -> None:
     packed = snapshots.pack(snapshots.take(live.owner.state, "1-1", "0" * 64))
     live.owner = Owner.recover(live.spec, 9, [], snapshots.restored(live.spec, snapshots.unpack(packed)))
     live.owner.cloud.table = live.table
+
+
+def test_a_gang_on_one_of_the_nodes_is_named_with_all_of_its_own() -> None:
+    live = Live(spec((4, 4, 4)))
+    live.tell(start("wide", cores=6))
+    (report,) = live.tell(drain(1, dry_run=True), 10.0).staying
+    assert (report.instance, report.node, report.parts) == ("wide", 0, ((0, 4), (1, 2)))
+    assert live.tell(drain(2, dry_run=True), 10.0).staying == ()

@@ -5,6 +5,7 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
+import redis
 
 from broker.contract import Ask, Reserve, Tick, commands
 from broker.contract.leases import format_attempt_id
@@ -478,3 +479,74 @@ def test_an_inbox_that_cannot_be_written_hurts_only_its_own_requests(run, inbox,
     verb = "confirm" if step == "decide" else "reserve"
     told = {text for cloud in "ac" for entry in inbox(cloud) for text in entry if text.startswith(verb)}
     assert told == {f"{verb} {name}.1" for name in "prs"}
+
+
+def _list_attempted(records, *wait):
+    """Accepts requests r0, r1 and r2 and attempts them on a, b and b."""
+    attempts = [attempt(1, cloud, f"r{place}", *wait) for place, cloud in enumerate("abb")]
+    decisions = [
+        AttemptDecision(one.request, 1, one.cloud, f'{{"lease": "{one.request}"}}') for one in attempts
+    ]
+
+    async def begin():
+        await records.accept([accept(one.request) for one in attempts])
+        await records.reserve(attempts)
+        return decisions
+
+    return begin()
+
+
+def test_a_list_is_committed_together(run, inbox):
+    async def story(records):
+        decisions = await _list_attempted(records)
+        statuses = await records.commit_together(decisions)
+        assert [committed(status, 1) for status in statuses] == [True] * 3
+        assert [status.answer for status in statuses] == [decision.answer for decision in decisions]
+        assert await records.commit_together(decisions) == statuses
+
+    run(story)
+    assert inbox("a") == [["reserve r0.1"], ["confirm r0.1"]]
+    assert inbox("b") == [["reserve r1.1", "reserve r2.1"], ["confirm r1.1", "confirm r2.1"]]
+
+
+@pytest.mark.parametrize("lost", ["r0", "r1"])
+def test_of_a_list_of_which_one_was_given_up_none_is_committed(run, inbox, lost):
+    async def story(records):
+        decisions = await _list_attempted(records)
+        await records.decide(
+            [AttemptDecision(one.request, 1, one.cloud) for one in decisions if one.request == lost]
+        )
+        statuses = await records.commit_together(decisions)
+        assert [status.state for status in statuses] == [
+            RequestState.OPEN if decision.request == lost else RequestState.ATTEMPTING
+            for decision in decisions
+        ]
+
+    run(story)
+    assert not [sent for cloud in "ab" for entry in inbox(cloud) for sent in entry if "confirm" in sent]
+
+
+def test_a_list_that_is_overdue_is_committed_by_nobody(run, inbox):
+    async def story(records):
+        decisions = await _list_attempted(records, SOON)
+        assert len(await records.overdue(10, LATER)) == 3
+        statuses = await records.commit_together(decisions)
+        assert {status.state for status in statuses} == {RequestState.ATTEMPTING}
+
+    run(story)
+    assert inbox("a") == [["reserve r0.1"]]
+
+
+def test_where_one_inbox_cannot_be_written_none_of_a_list_is_committed(run, redis_client):
+    async def story(records):
+        decisions = await _list_attempted(records)
+        redis_client.delete(KEYS.inbox("b"))
+        redis_client.set(KEYS.inbox("b"), "no stream")
+        with pytest.raises(redis.ResponseError):
+            await records.commit_together(decisions)
+        assert [(await records.get(f"r{place}")).status.state for place in range(3)] == [
+            RequestState.ATTEMPTING
+        ] * 3
+
+    run(story)
+    assert redis_client.xlen(KEYS.inbox("a")) == 1
