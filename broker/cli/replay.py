@@ -23,8 +23,11 @@ from broker.cli.simulation_options import (
     single_cloud,
 )
 from broker.cli.trace.convert import check_output, replace_file
+from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.federation import replay as simulation
 from cloudsim.federation.request_outcomes import RequestOutcomes
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 
 SCHEMA = "spotfed.replay/1"
@@ -52,6 +55,14 @@ def replay(
             show_default="youngest-job-first",
         ),
     ] = None,
+    renew: Annotated[
+        bool,
+        typer.Option("--renew", help="Promise bit by bit what cannot be promised at once."),
+    ] = False,
+    least: Annotated[
+        str | None,
+        typer.Option(help="With --renew, the least that a request begins with.", show_default="1h"),
+    ] = None,
     spot_delay: Annotated[str, typer.Option(help="How much later the spot trace is played.")] = "24h",
     samples: Annotated[int | None, SAMPLES] = None,
     seed: Annotated[int | None, SEED] = None,
@@ -70,7 +81,10 @@ def replay(
     ending = check_output(requests, "--requests", _ENDINGS) if requests else ""
     births, key = samples_and_seed(samples, seed)
     promise = formatting.parse_sla(sla, field="--sla")
-    federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup)
+    federation = single_cloud(
+        nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup,
+        _least_s(least, promise) if renew or least is not None else None,
+    )  # fmt: skip
     outcomes = RequestOutcomes() if requests else None
     began_s = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:
@@ -79,6 +93,12 @@ def replay(
         _write(outcomes, requests, ending)
     result = _summarise(report, promise, rule, time.perf_counter() - began_s)
     show_one(result, *_result_text(result, nodes), as_json=as_json)
+
+
+def _least_s(least: str | None, sla: float | None) -> float:
+    if sla is None or sla == 1:
+        raise SpecError("goes with an SLA below 1: without a promise nothing needs renewal", field="--renew")
+    return LEAST_S if least is None else parse_duration_s(least, field="--least")
 
 
 def _write(outcomes: RequestOutcomes, path: Path, ending: str) -> None:
@@ -101,6 +121,7 @@ def _summarise(report: dict[str, Any], sla: float | None, rule: Rule, seconds: f
         "utilisation": cloud["utilisation"],
         "seconds": round(seconds, 3),
         "spot_core_hours": origin["spot_core_hours"],
+        **({"promises": origin["promises"]} if "promises" in origin else {}),
         "by_size": origin["by_size"],
         "refusals": origin["refusals"],
         "until_s": report["until_s"],
@@ -132,6 +153,13 @@ def _result_text(result: dict[str, Any], nodes: str) -> list[RenderableType]:
         f"{hours['lost']:,.0f} lost to evictions."
     )
     text: list[RenderableType] = [table, core_hours]
+    if "promises" in result:
+        promises = result["promises"]
+        text.append(
+            f"Promises: {promises['made']} made, {promises['evicted']} broken "
+            f"({formatting.share(promises['evicted'], promises['made'])}); "
+            f"{promises['not_renewed']} instances were not renewed to the end that they wanted."
+        )
     if spot["admitted"]:
         text.append(
             f"Evicted with 95 % confidence: {spot['evicted_low']:.4f} to {spot['evicted_high']:.4f} "

@@ -53,6 +53,7 @@ PoolOption = Annotated[
 OPTION_OF_FIELD = {
     "targets": "--cloud",
     "lifetime_s": "--lifetime",
+    "least_s": "--least",
     "resources": "--resource",
     "labels": "--label",
     "spread": "--apart/--together",
@@ -88,6 +89,7 @@ def build_request(
     clouds: list[str] | None,
     needs: NeedsOptions,
     request_id: str | None = None,
+    least: str | None = None,
 ) -> SpotRequest:
     """Build the request that the options describe. Raises SpecError naming an option."""
     is_renewed = lifetime.strip().lower() == "none"
@@ -99,6 +101,7 @@ def build_request(
         "origin": origin,
         "cores": cores,
         "lifetime_s": lifetime_s,
+        "least_s": None if least is None else parse_duration_s(least, field="--least"),
         "sla": parse_sla(sla, field="--sla"),
         "targets": tuple(clouds) if clouds else None,
         **needs.fields(),

@@ -100,6 +100,7 @@ def single_cloud(
     sla: float | None,
     rule: Rule = Rule.STRICT,
     lineup: str | None = None,
+    least_s: float | None = None,
 ) -> Federation:
     """Build a federation of one cloud that plays one trace and is offered another one as spot.
 
@@ -113,6 +114,8 @@ def single_cloud(
         Trace of the spot requests, and how much later it is played.
     lineup
         Name of the policy of placement and eviction; None: youngest job first.
+    least_s
+        Least seconds that renewable spot requests begin with; None: they are not renewable.
 
     Raises
     ------
@@ -132,7 +135,8 @@ def single_cloud(
     member = FederatedCloud(spec, nodes, own_load)
     workloads = []
     if spot is not None:
-        workloads.append(Workload(SPOT, read_trace(spot, field="--spot"), delay_s, sla, (CLOUD,)))
+        trace = read_trace(spot, field="--spot")
+        workloads.append(Workload(SPOT, trace, delay_s, sla, (CLOUD,), least_s=least_s))
     federation = Federation((member,), tuple(workloads))
     for warning in (*federation.own_misfits(), *federation.spot_misfits()):
         warn(warning)

@@ -56,6 +56,12 @@ def submit(
     group: GroupOption = None,
     apart: ApartOption = None,
     pool: PoolOption = None,
+    least: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin with at least so much of the lifetime, where all of it cannot be promised yet: 1h."
+        ),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, max=_MOST, help="Number of requests like this to submit.")] = 1,
     all_or_nothing: Annotated[
         bool,
@@ -86,6 +92,8 @@ def submit(
 
     Example: spotfed submit --cores 2 --lifetime 2h --sla 0.05
 
+    Example: spotfed submit --cores 2 --lifetime 30d --least 1h --sla 0.01
+
     Example: spotfed submit --cores 2 --lifetime 2h --count 8 --all-or-nothing
 
     Example: spotfed submit --cores 2 --resource memory_mb=4000 --label zone=north --lifetime 2h
@@ -98,7 +106,7 @@ def submit(
         message = f"--all-or-nothing: at most {_MOST_TOGETHER} requests, without --or-on-demand"
         raise CommandError(message, ExitCode.BAD_INPUT)
     needs = NeedsOptions(resource, label, group, apart, pool)
-    request = build_request(cores, lifetime, sla, origin, cloud, needs, request_id)
+    request = build_request(cores, lifetime, sla, origin, cloud, needs, request_id, least)
     launch = LaunchOptions(
         image, instance_type, key, user_data, network, security_group, tag, argument, environment
     ).launch()

@@ -51,6 +51,7 @@ class Ask(_Command, SpotNeeds):
     lifetime_s: Seconds | None
     sla: Probability | None
     other_sizes: bool = False
+    least_s: LivingSeconds | None = since(4)
 
 
 class Reserve(_Command, SpotNeeds):
@@ -66,6 +67,7 @@ class Reserve(_Command, SpotNeeds):
     cores: Cores
     lifetime_s: Seconds | None
     sla: Probability | None
+    least_s: LivingSeconds | None = since(4)
 
 
 class Confirm(_Command):

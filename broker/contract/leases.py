@@ -94,6 +94,8 @@ class Lease(Message):
     parts: tuple[tuple[int, int], ...] = since(GANGS_SINCE, ())
     """The nodes of an on-demand lease that is spread over nodes (a gang), each with its cores there, ``node``
     first; empty for a lease on one node."""
+    wanted_until_s: float | None = since(4)
+    """The end that a renewable request wants; it is promised until ``ends_at_s``, and renewed before that."""
     launch: Launch | None = since(4)
     """What its holder lets it run, without the secrets."""
 

@@ -121,7 +121,9 @@ class SpotRequest(SpotNeeds):
     estimated risk is zero, null or 1 for no guarantee. ``at_s`` is the time of the federation and belongs
     to federations that run in trace time; only there may a lifetime be 0. Without a lifetime (null, with an
     SLA) the lease is renewed for as long as the SLA can be kept from one renewal to the next. ``targets``
-    limits the clouds that may be asked (default: all but the origin).
+    limits the clouds that may be asked (default: all but the origin). With ``least_s`` the request is
+    renewable: where its lifetime cannot be promised at once it begins with as much as the SLA allows, at
+    least so long, and is promised more from one renewal to the next until it has had all of its lifetime.
     """
 
     id: Id | None = None
@@ -131,10 +133,12 @@ class SpotRequest(SpotNeeds):
     sla: Probability | None = None
     targets: tuple[CloudId, ...] | None = None
     at_s: Seconds | None = None
+    least_s: LivingSeconds | None = since(4)
 
     def dump_terms(self) -> dict[str, Any]:
         """Return what the request asks for as fields of a command to an owner."""
-        terms = {name: getattr(self, name) for name in ("origin", "cores", "lifetime_s", "sla", "at_s")}
+        names = ("origin", "cores", "lifetime_s", "sla", "at_s", "least_s")
+        terms = {name: getattr(self, name) for name in names}
         return {"request": self.id, **terms, **self.dump_needs()}
 
 

@@ -3,9 +3,10 @@
 **Accounts.** There is one for each origin, SLA and table version, with the meaning of
 ``cloudsim.admission.promise_ledger``. A lease with a promise enters its account when it is admitted, and is
 settled when it completes or is evicted; a lease that its holder ended early says nothing and leaves. An
-extension takes the promise back for a longer one, which enters the account of its own SLA and table. A lease
-that was given notice counts as evicted, even if it left early. A reservation that was evicted before its
-confirmation arrived counts, as it does in the owner's ledger.
+extension that its holder asks for takes the promise back for a longer one, which enters the account of its
+own SLA and table. A renewal is one more promise: the one before counts as kept, since the new one covers what
+is left of it. A lease that was given notice counts as evicted, even if it left early. A reservation that was
+evicted before its confirmation arrived counts, as it does in the owner's ledger.
 
 **Storage.** Each API process folds the streams of public events for itself and keeps the totals in memory
 (``broker.ledger.reader``). Nothing is written, so processes differ for no longer than it takes them to read.
@@ -32,6 +33,7 @@ from typing import NamedTuple
 from broker.contract import BrokenPromise, Event, EventKind, Lease
 from broker.ledger.lease_counts import LeaseCounts
 from cloudsim.admission import promise_ledger
+from cloudsim.model.changes import RENEWAL
 from cloudsim.model.requests import promises as is_promise
 
 HOUR_S = 3600.0
@@ -159,7 +161,10 @@ class CloudLedger:
         lease = event.lease
         assert lease is not None, "public events are about leases"
         self.counts.note(event, lease)
-        if event.kind in (EventKind.ADMITTED, EventKind.EXTENDED):
+        if event.kind is EventKind.EXTENDED and event.cause == RENEWAL:
+            self._settle(lease.id, event.at_s, evicted=False)
+            self._open(lease)
+        elif event.kind in (EventKind.ADMITTED, EventKind.EXTENDED):
             self._withdraw(lease.id)
             self._open(lease)
         elif event.kind.ends_lease:
@@ -208,9 +213,12 @@ class CloudLedger:
             self._open(lease)  # its admission was missed, but its end says what it was promised
         if kind in (EventKind.CANCELLED, EventKind.FAILED):
             self._withdraw(lease.id)
-        elif lease.id in self._running:
-            key, risk = self._running.pop(lease.id)
-            evicted = kind is EventKind.EVICTED
+        else:
+            self._settle(lease.id, at_s, evicted=kind is EventKind.EVICTED)
+
+    def _settle(self, lease_id: str, at_s: float, *, evicted: bool) -> None:
+        if lease_id in self._running:
+            key, risk = self._running.pop(lease_id)
             self.accounts[key].settle(risk, evicted=evicted)
             recent = self._recent[key.sla]
             recent.running -= 1

@@ -16,7 +16,7 @@ from broker.contract import Event, EventKind, RefusalView, SpotRequest
 from broker.contract.convert import to_needs_fields
 from cloudsim.federation.model import Federation
 from cloudsim.federation.report import Tally
-from cloudsim.model.changes import End
+from cloudsim.model.changes import RENEWAL, End
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import is_block
@@ -89,6 +89,7 @@ def _submit(client: Client, at_s: float, request: Request, targets: tuple[str, .
                 targets=targets,
                 at_s=at_s,
                 pool=request.pool,
+                least_s=request.least_s,
                 **to_needs_fields(request),
             )
         )
@@ -108,6 +109,8 @@ def _count(tally: Tally, event: Event) -> None:
         tally.on_demand(event.cloud, requests=1, admitted=0)
     elif lease is None or (lease.kind is Kind.ON_DEMAND and is_block(lease.id)):
         return
+    elif event.kind is EventKind.EXTENDED and event.cause == RENEWAL:
+        tally.renewed(lease.request)
     elif event.kind in _ENDS:
         tally.used(event.cloud, lease.cores, lease.starts_at_s, event.at_s)
         if lease.kind is Kind.SPOT:

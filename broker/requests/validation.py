@@ -61,6 +61,12 @@ def check_request(request: SpotRequest, members: Sequence[Member]) -> tuple[list
     if request.lifetime_s is None:
         if request.sla is None or request.sla >= 1:
             raise UnsuitableError("lifetime_s", "without a lifetime there must be an sla below 1 to renew by")
+        if request.least_s is not None:
+            raise UnsuitableError("least_s", "goes with a lifetime: what wants no end begins with a period")
+    elif request.least_s is not None and (request.sla is None or request.sla >= 1):
+        raise UnsuitableError("least_s", "goes with an sla below 1: without a promise nothing needs renewal")
+    elif request.least_s is not None and request.least_s > request.lifetime_s:
+        raise UnsuitableError("least_s", "must be no more than lifetime_s")
     elif not trace_time and request.lifetime_s <= 0:
         raise UnsuitableError("lifetime_s", "must be more than 0")
     if not trace_time:  # there every target is asked and answers for itself

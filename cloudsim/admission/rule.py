@@ -57,7 +57,7 @@ def evidence_s(
     and 4 nodes breaks .01 by six instances of some sixty days each that a single peak evicted, promised after
     130 days without a peak like it.
 
-    Without ``history_s`` the history counts for nothing: so it is for the extension of a running instance.
+    For a running instance the distribution and the lifetime are those of the time ahead of it.
     """
     if distribution is None:
         return 0.0

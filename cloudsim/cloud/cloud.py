@@ -86,6 +86,9 @@ class Cloud:
         self.headroom = Headroom(spec.id, spec.headroom, self._schedule_headroom)
         self.take_backs = TakeBacks()
         self.noticed_for: dict[str, str | None] = {}  # by instance under notice, the cause of its notice
+        self.own_cores = 0  # of own users' running instances
+        self.own_peak_cores = 0  # the most that own users ever wanted at once
+        self.largest_own_cores = 0  # of one request of theirs that was admitted
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -601,6 +604,18 @@ class Cloud:
             case Cordoned(nodes, closed):
                 self.inventory.close(nodes, closed=closed)
         self.headroom.note_change(change)
+        self._note_own_peak(change)
+
+    def _note_own_peak(self, change: Change) -> None:
+        match change:
+            case Started(Instance(kind=Kind.ON_DEMAND, cores=cores)):
+                self.own_cores += cores
+                self.own_peak_cores = max(self.own_peak_cores, self.own_cores)
+                self.largest_own_cores = max(self.largest_own_cores, cores)
+            case Ended(Instance(kind=Kind.ON_DEMAND, cores=cores)):
+                self.own_cores -= cores
+            case TurnedAway(request, _, Refusal(reason=RefusalReason.NO_CAPACITY)):
+                self.own_peak_cores = max(self.own_peak_cores, self.own_cores + request.cores)
 
     def _apply_start(self, instance: Instance) -> None:
         if self.inventory.waiting(instance.id) is not None:  # in the history since it was booked

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cloudsim.admission.counter_offers import Ask
-from cloudsim.admission.rule import evidence_s, reason_of_risk
+from cloudsim.admission.rule import STRICT_RULE, AdmissionRule, evidence_s, reason_of_risk
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request, promises
@@ -85,8 +85,11 @@ def examine_extension(
     now_s: float,
     table: QuantileTable | None,
     free_slots: int,
+    rule: AdmissionRule = STRICT_RULE,
 ) -> Extension | Refusal:
     """Examine whether a running spot instance may be promised to live until ``until_s``.
+
+    The rule of evidence is that of admissions (``evidence_s``), for the time from now to then.
 
     sla: the largest acceptable probability of eviction from now to then; None for no guarantee. free_slots:
     see ``time_ahead``. A refusal's ``survives_s`` is the whole lifetime since the start that would be
@@ -101,19 +104,21 @@ def examine_extension(
     # A table that rounds risks up for newborns bounds no survivor; the risk of the whole life does.
     since_s = now_s if table.conditional else instance.start_s
     ahead = time_ahead(table, instance, since_s, free_slots)
+    evident_s = evidence_s(ahead, 1.0 if sla is None else sla, table.made_at_s, rule)
     risk, longest_s = 1.0, 0.0
     if ahead is not None:
         risk = ahead.risk(until_s - since_s)
         if sla is not None:
-            longest_s = since_s - instance.start_s + ahead.survives_s(sla)
-            while longest_s > 0.0 and ahead.risk(instance.start_s + longest_s - since_s) > sla:
+            ahead_s = min(ahead.survives_s(sla), evident_s)
+            longest_s = since_s - instance.start_s + ahead_s
+            while longest_s > 0.0 and instance.start_s + longest_s - since_s > ahead_s:
                 longest_s = math.nextafter(longest_s, 0.0)  # the sums round: it must be accepted itself
-    if sla is None or not guaranteed or risk <= sla:
+    if sla is None or not guaranteed or (risk <= sla and until_s - since_s <= evident_s):
         survives_until_s = instance.start_s + longest_s if guaranteed else None
         return Extension(until_s, risk, survives_until_s, table.version, table.made_at_s)
     return Refusal(
         cloud,
-        reason_of_risk(until_s - since_s, evidence_s(ahead)),
+        reason_of_risk(until_s - since_s, evident_s),
         eviction_probability=risk,
         survives_s=longest_s if longest_s > instance.end_s - instance.start_s else None,
         table_version=table.version,
@@ -148,7 +153,7 @@ def examine_longer(
             as_newborn(_as_request(instance, sold_s - now_s, sla)), instance, sold_s, now_s
         )
     else:
-        answer = examine_extension(cloud.id, instance, sold_s, sla, now_s, table, free_slots)
+        answer = examine_extension(cloud.id, instance, sold_s, sla, now_s, table, free_slots, cloud.admission)
     if isinstance(answer, Refusal):
         return _longer_only(cloud.products.round_down_offer(answer), instance)
     longer = replace(instance, end_s=sold_s, sla=sla, risk=answer.eviction_probability)

@@ -45,6 +45,7 @@ def single_cloud_row(
     seed: int = 0,
     bursts: bool = False,
     asks_requested: bool = False,
+    least_s: float | None = None,
 ) -> Row:
     """Replay the cloud with its spot requests and once more without, and return the outcome as one row.
 
@@ -54,7 +55,8 @@ def single_cloud_row(
     spot_core_hours_completed, core_hours_lost (to evictions), completed_of_requested (core-hours; None:
     nothing requested); utilisation and utilisation_without_spot (of the cores until the end of the
     federation, instances of both kinds); refusals {reason: count}; by_size, a list of {cores, requests,
-    admitted, evicted, core_hours_requested, core_hours_completed}.
+    admitted, evicted, core_hours_requested, core_hours_completed}; with ``least_s`` also promises and
+    not_renewed.
 
     Parameters
     ----------
@@ -69,6 +71,8 @@ def single_cloud_row(
     asks_requested
         Users ask for the lifetime that they requested in the trace and stop at the actual one
         (see ``Workload``).
+    least_s
+        Least seconds that renewable requests begin with; None: they are not renewable.
 
     Raises
     ------
@@ -77,11 +81,12 @@ def single_cloud_row(
     """
     spec = CloudSpec(CLOUD, parse_nodes(nodes), lineup=lineup, admission=admission, prediction=prediction)
     cloud = FederatedCloud(spec, nodes, on_demand)
-    workload = Workload(SPOT, spot, spot_delay_s, sla, (CLOUD,), asks_requested)
+    workload = Workload(SPOT, spot, spot_delay_s, sla, (CLOUD,), asks_requested, least_s=least_s)
     report = replay(Federation((cloud,), (workload,)), seed=seed, births=births)
     without = _without_spot(nodes, on_demand, lineup)
     own, asked = report["clouds"][CLOUD], report["origins"][SPOT]
     hours = asked["spot_core_hours"]
+    promises = asked.get("promises")
     return {
         "pair": pair,
         "nodes": nodes,
@@ -106,6 +111,7 @@ def single_cloud_row(
         "utilisation_without_spot": without["utilisation"],
         "refusals": asked["refusals"],
         "by_size": [_size_row(part) for part in asked["by_size"]],
+        **({"promises": promises["made"], "not_renewed": promises["not_renewed"]} if promises else {}),
     }
 
 

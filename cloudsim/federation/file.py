@@ -199,4 +199,5 @@ def _workload(table: WorkloadTable, where: str, traces: Traces, ids: tuple[str, 
         group=table.group,
         spread=table.spread,
         pool=table.pool,
+        least_s=table.least_s if table.renew else None,
     )

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.federation.direct_cloud import RETRY_S
 from cloudsim.model.durations import parse_duration_s
@@ -411,12 +412,20 @@ class WorkloadTable(StrictTable):
     pool: int | None = Field(
         None, ge=0, lt=MOST_POOLS, description="Pool to ask for, of targets that sell pools."
     )
+    renew: bool = Field(False, description="What cannot be promised at once is promised bit by bit.")
+    least_s: PositiveDuration = Field(
+        LEAST_S, alias="least", description="The least that renewable requests begin with."
+    )
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
         if isinstance(self.trace, PriceTrace | PreemptionTrace):
             kind = "prices" if isinstance(self.trace, PriceTrace) else "preemptions"
             raise _field_error(f".trace.{kind}", "is the own load of a cloud, and no workload")
+        if self.renew and (self.sla is None or self.sla == 1):
+            raise _field_error(".renew", "goes with an sla below 1: without a promise nothing needs renewal")
+        if "least_s" in self.model_fields_set and not self.renew:
+            raise _field_error(".least", "goes with renew = true")
         if self.group is not None and self.spread is None:
             raise _field_error(".spread", f"is missing: a group is spread {' or '.join(Spread)}")
         if self.spread is not None and self.group is None:

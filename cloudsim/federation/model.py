@@ -68,6 +68,8 @@ class Workload:
         user stops an instance at its actual end if that is earlier. Replays only.
     pool
         Pool to ask for, of targets that sell pools.
+    least_s
+        Requests are renewable, and begin with a promise of at least so long, in seconds; None: they are not.
     """
 
     origin: str
@@ -80,6 +82,7 @@ class Workload:
     group: str | None = None
     spread: Spread | None = None
     pool: int | None = None
+    least_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,7 @@ class Federation:
                 group=workload.group,
                 spread=workload.spread,
                 pool=workload.pool,
+                least_s=None if workload.least_s is None else min(workload.least_s, requested),
             )
             yield at_s, request, workload.targets
 

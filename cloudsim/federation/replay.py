@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
+from cloudsim.cloud.renewals import RenewalTerms, first_request, renew
 from cloudsim.cloud.spec import sampler_spec
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.model import FederatedCloud, Federation
@@ -79,14 +80,15 @@ class ReplayMember:
             member.spec.prediction,
         )
 
-    def quote(self, request: Request, now_s: float) -> Quote | Refusal:
-        """Return the cloud's answer, by a table that is not overdue.
+    def quote(self, request: Request, now_s: float) -> tuple[Request, Quote | Refusal]:
+        """Return the request as the cloud is asked it first, and the answer, by a table that is not overdue.
 
         The cloud has been advanced to ``now_s``.
         """
         if self.cloud.needs_table(request):
             self.refresh(now_s)
-        return self.cloud.consider(request)
+        request = first_request(self.cloud, request)
+        return request, self.cloud.consider(request)
 
     def refresh(self, now_s: float) -> None:
         """Make the table that is due, if one is."""
@@ -130,6 +132,15 @@ class _Release:
     instance: str
 
 
+@dataclass(frozen=True)
+class _Renewal:
+    """A spot instance is due to be promised more of what it wants."""
+
+    cloud: str
+    instance: str
+    terms: RenewalTerms
+
+
 class _ReplayRun:
     """All clouds, and the queue of what happens between them.
 
@@ -146,7 +157,9 @@ class _ReplayRun:
         }
         overflows = any(member.overflow for member in federation.clouds)
         self._together = list(self._members.values()) if overflows else []
-        self._queue: list[tuple[float, int, int, _Offer | _Release]] = []  # heap of time, phase, number
+        self._queue: list[
+            tuple[float, int, int, _Offer | _Release | _Renewal]
+        ] = []  # heap of time, phase, number
         self._queued = 0
         self._offers: dict[str, _Offer] = {}  # by request id
         self._tally = Tally(federation)
@@ -164,10 +177,13 @@ class _ReplayRun:
                 self._advance(member, upcoming[0], upcoming[1] + 1)
             while self._queue and self._queue[0][:2] <= upcoming:
                 now_s, now_phase, _, item = heapq.heappop(self._queue)
-                if isinstance(item, _Offer):
-                    self._offer(now_s, item)
-                else:
-                    self._release(now_s, now_phase, item)
+                match item:
+                    case _Offer():
+                        self._offer(now_s, item)
+                    case _Release():
+                        self._release(now_s, now_phase, item)
+                    case _Renewal():
+                        self._renew(now_s, item)
 
     def ask(self, now_s: float, request: Request, targets: Iterable[str], *, overflow: bool = False) -> None:
         """Send a spot request to its targets; the tightest fit of those that quote takes it."""
@@ -175,10 +191,11 @@ class _ReplayRun:
         if self._outcomes is not None:
             self._outcomes.asked(request, now_s, overflow=overflow)
         quotes: list[tuple[int, Quote]] = []
+        asked: dict[str, Request] = {}
         for target in targets:
             member = self._members[target]
             self._advance(member, now_s, PHASE_SPOT)
-            answer = member.quote(request, now_s)
+            asked[target], answer = member.quote(request, now_s)
             if isinstance(answer, Quote):
                 quotes.append((member.order, answer))
             else:
@@ -187,12 +204,18 @@ class _ReplayRun:
                     self._outcomes.refused(request.id, answer)
         for quote in rank_quotes(quotes)[:1]:
             member = self._members[quote.cloud]
-            changes = member.cloud.admit(request, now_s)
+            changes = member.cloud.admit(asked[quote.cloud], now_s)
             assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
             self._tally.admitted(request.id, quote.cloud)
             if self._outcomes is not None:
                 self._outcomes.admitted(request.id, quote)
             self._count(member, changes)
+            if asked[quote.cloud] is not request:
+                started = member.cloud.inventory.get(request.id)
+                assert started is not None
+                assert request.lifetime_s is not None
+                terms = RenewalTerms(started.start_s + request.lifetime_s)
+                self._await_renewal(_Renewal(quote.cloud, request.id, terms), started.start_s)
             if request.actual_lifetime_s is not None:
                 stop_s = now_s + request.actual_lifetime_s
                 self._push(stop_s, stop_phase(now_s, stop_s), _Release(quote.cloud, request.id))
@@ -205,7 +228,7 @@ class _ReplayRun:
                 self._tally.delayed(member.id, member.cloud.delays_s)
         return self._tally.as_dict()
 
-    def _push(self, at_s: float, phase: int, item: _Offer | _Release) -> None:
+    def _push(self, at_s: float, phase: int, item: _Offer | _Release | _Renewal) -> None:
         self._queued += 1
         heapq.heappush(self._queue, (at_s, phase, self._queued, item))
 
@@ -213,6 +236,23 @@ class _ReplayRun:
         member = self._members[release.cloud]
         self._advance(member, now_s, phase)
         self._count(member, member.cloud.end(release.instance, now_s, End.CANCELLED))
+
+    def _await_renewal(self, renewal: _Renewal, now_s: float) -> None:
+        instance = self._members[renewal.cloud].cloud.inventory.get(renewal.instance)
+        assert instance is not None
+        if instance.end_s < renewal.terms.until_s:
+            self._push(renewal.terms.due_s(now_s, instance.end_s), PHASE_SPOT, renewal)
+
+    def _renew(self, now_s: float, renewal: _Renewal) -> None:
+        member = self._members[renewal.cloud]
+        self._advance(member, now_s, PHASE_SPOT)
+        if member.cloud.inventory.get(renewal.instance) is None:
+            return
+        member.refresh(now_s)
+        changes = renew(member.cloud, renewal.instance, renewal.terms, now_s)
+        if not isinstance(changes, Refusal):
+            self._tally.renewed(renewal.instance)
+            self._await_renewal(renewal, now_s)
 
     def _offer(self, now_s: float, offer: _Offer) -> None:
         request = Request(

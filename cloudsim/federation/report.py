@@ -10,7 +10,9 @@ JSON schema ``spotfed.federation-report/1`` (``Tally.as_dict``):
                   were
     origins.<id>  requests (each once), admitted, completed, evicted and the realised rate; refusals as above;
                   spot_core_hours {requested, completed, lost}: lost is the work of evicted instances; by_sla;
-                  by_size
+                  by_size; where requests are renewable also promises {made, evicted, not_renewed}: each
+                  admission and each renewal makes one; an instance that was not renewed before it had all
+                  that it wanted is not among the completed, and its work neither completed nor lost
     total         the sums over origins: requests, admitted, completed, evicted and the realised rate; by_sla
     overflow.<id> only where a cloud offers to others what it must turn away; in no origin and no total. As an
                   origin, its requests being the offers; own_requests {offered, completed}: what was evicted
@@ -44,6 +46,8 @@ _ANSWERED = ("admitted", "completed", "evicted")
 _ASKED = ("requests", *_ANSWERED)
 _WORK = ("requested", "completed", "lost")
 _DIGITS = 6
+#: Ends and starts are rounded, so that a lifetime may be a little shorter than asked for.
+_ROUNDING_S = 1e-3
 
 
 def realised_rate(admitted: int, evicted: int) -> dict[str, float | None]:
@@ -72,6 +76,10 @@ class _Spot:
         counts = {key: self.number[key] for key in keys}
         return {**counts, **realised_rate(self.number["admitted"], self.number["evicted"])}
 
+    def promises(self) -> dict[str, int]:
+        made = self.number["admitted"] + self.number["renewed"]
+        return {"made": made, "evicted": self.number["evicted"], "not_renewed": self.number["not_renewed"]}
+
     def core_hours(self) -> dict[str, float]:
         return {key: round(self.core_s[key] / 3600, _DIGITS) for key in _WORK}
 
@@ -82,6 +90,7 @@ class _Group:
 
     parts: defaultdict[tuple[float | None, int], _Spot] = field(default_factory=lambda: defaultdict(_Spot))
     refusals: Counter[str] = field(default_factory=Counter)
+    renewable: bool = False
 
     def part(self, request: Request) -> _Spot:
         return self.parts[request.sla, request.cores]
@@ -106,6 +115,7 @@ class _Group:
             **whole.counts(_ASKED),
             "refusals": dict(sorted(self.refusals.items())),
             "spot_core_hours": whole.core_hours(),
+            **({"promises": whole.promises()} if self.renewable else {}),
             "by_sla": self.sla_rows(_ASKED),
             "by_size": [
                 {"cores": cores, **part.counts(_ASKED), "spot_core_hours": part.core_hours()}
@@ -187,6 +197,7 @@ class Tally:
         assert request.lifetime_s is not None
         group = (self._overflow if overflow else self._origins)[request.origin]
         self._asked[request.id] = request, group
+        group.renewable |= request.least_s is not None
         group.part(request).add("requests", "requested", request.cores * request.lifetime_s)
 
     def admitted(self, request_id: str, cloud: str) -> None:
@@ -202,12 +213,24 @@ class Tally:
         self._clouds[cloud].spot.refusals[reason.value] += 1
 
     def ended(self, request_id: str, cloud: str, how: End, ran_s: float) -> None:
-        """Count a spot instance that left after ``ran_s`` seconds."""
+        """Count a spot instance that left after ``ran_s`` seconds.
+
+        One that completed before the lifetime that it wanted was not renewed: its work counts neither as
+        completed nor as lost.
+        """
         request, group = self._asked[request_id]
         done = how in (End.COMPLETED, End.CANCELLED)
-        what = "completed" if done else how.value
-        group.part(request).add(what, "completed" if done else "lost", request.cores * ran_s)
+        what, work = ("completed", "completed") if done else (how.value, "lost")
+        assert request.lifetime_s is not None
+        if how is End.COMPLETED and request.least_s is not None and ran_s < request.lifetime_s - _ROUNDING_S:
+            what = work = "not_renewed"
+        group.part(request).add(what, work, request.cores * ran_s)
         self._clouds[cloud].spot.part(request).add(what)
+
+    def renewed(self, request_id: str) -> None:
+        """Count a renewal of a spot instance: one more promise."""
+        request, group = self._asked[request_id]
+        group.part(request).add("renewed")
 
     def overflowed(self, cloud: str, fate: str) -> None:
         """Count an own request that was first ``offered`` to others, or ``completed`` there, by ``fate``."""

@@ -115,6 +115,8 @@ Change = Started | Ended | TurnedAway | Extended | Noticed | Booked | Withdrawn 
 DRAIN = "drain by "
 #: The cause begins so when the provider took an instance back, for no request that its owner knows.
 TAKEN = "taken back: "
+#: The cause of an extension that its cloud made by itself, because the lease wants more.
+RENEWAL = "renewal"
 
 
 def was_taken(cause: str | None) -> bool:

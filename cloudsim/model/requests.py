@@ -58,7 +58,8 @@ class Request:
     actual_lifetime_s: when its user will stop it, known to a replay and to no decision. amounts: what it
     needs beside cores. labels: a node must have all of them. group: the instances that ``spread`` is about.
     pool: of a cloud that sells pools (``cloudsim.admission.pools``), None for any. parallel: its cores may be
-    on several nodes, as those of a request that is wider than any node always are.
+    on several nodes, as those of a request that is wider than any node always are. least_s: it is renewable,
+    and begins with a promise of at least so long (``cloudsim.cloud.renewals``); None: all or nothing.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Request:
     spread: Spread | None = None
     pool: int | None = None
     parallel: bool = False
+    least_s: float | None = None
 
     @property
     def promised(self) -> bool:

@@ -63,6 +63,38 @@ def test_a_renewed_lease_in_wall_time(federation: Federation, api: httpx.Client)
     assert api.delete(f"/v1/leases/{lease['id']}").json()["lease"]["state"] == "cancelled"
 
 
+def test_a_renewable_request_begins_with_what_can_be_promised(
+    federation: Federation, api: httpx.Client
+) -> None:
+    live = federation.join("a", (3,), trace_time=True)
+    live.owner.cloud.table = HOURS
+    wish = {"id": "r", "cores": 1, "lifetime_s": 20_000, "sla": 0.1, "at_s": 10}
+    problem(api.post("/v1/requests", json=wish | {"id": "q"}), "refused")
+    problem(api.post("/v1/requests", json=wish | {"id": "p", "least_s": 19_000}), "refused")
+    lease = api.post("/v1/requests", json=wish | {"least_s": 600}).json()["lease"]
+    assert lease["wanted_until_s"] == 20_010
+    assert 610 <= lease["ends_at_s"] < 20_010
+    with Client(federation.url, KEY) as client:
+        ask(api, lease["ends_at_s"] - 1)
+        wait_until(lambda: EventKind.OFFERED in kinds(client) or EventKind.EXTENDED in kinds(client))
+        told = client.leases.get("r.1")
+        assert told.wanted_until_s == 20_010
+        assert (told.warned_at_s is None) == (told.extensions > 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"least_s": 601}, {"sla": None}, {"sla": 1}, {"lifetime_s": None}, {"least_s": 0}],
+)
+def test_least_goes_with_a_longer_lifetime_and_a_promise(
+    federation: Federation, api: httpx.Client, wrong: dict[str, Any]
+) -> None:
+    federation.join("a", (3,))
+    wish = {"cores": 1, "lifetime_s": 600, "sla": 0.1, "least_s": 60} | wrong
+    (error,) = problem(api.post("/v1/requests", json=wish), "invalid")["errors"]
+    assert error["field"] == "least_s"
+
+
 @pytest.mark.parametrize("sla", [None, 1])
 def test_without_a_promise_there_is_nothing_to_renew_by(
     federation: Federation, api: httpx.Client, sla: Any

@@ -21,10 +21,11 @@ import structlog
 from broker.contract import Command, EventKind, Lease
 from broker.contract.convert import to_refusal_view
 from cloudsim.cloud.cloud import AFTER_EVERYTHING
+from cloudsim.cloud.renewals import renew
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT
 from cloudsim.model.refusals import Refusal
-from workers.owner import renewals
 from workers.owner.event_writer import EventWriter
+from workers.owner.renewals import terms_of
 from workers.owner.state import OwnerState
 
 #: An owner that was away for longer, or seems to have been, goes on from where it was.
@@ -73,10 +74,12 @@ def advance(state: OwnerState, writer: EventWriter, at_s: float, phase: int = PH
 
 
 def _renew(state: OwnerState, writer: EventWriter, lease_id: str, now_s: float) -> None:
-    """Promise a lease without a lifetime a further period, or warn its holder that there is none."""
+    """Promise a renewable lease more of what it wants, or warn its holder that there is no more."""
     lease = state.answer_log.get(lease_id)
     assert isinstance(lease, Lease)
-    changes = renewals.renew(state.cloud, lease, now_s)
+    terms = terms_of(lease)
+    assert terms is not None
+    changes = renew(state.cloud, lease.id, terms, now_s)
     if not isinstance(changes, Refusal):
         writer.record_extension(lease, changes)
     elif not (changes.reason.retryable and state.renewals.postpone(lease, now_s)):
@@ -86,8 +89,26 @@ def _renew(state: OwnerState, writer: EventWriter, lease_id: str, now_s: float) 
 
 
 def finish(state: OwnerState, writer: EventWriter) -> None:
-    """Let time pass to the last end; nothing is renewed any more."""
+    """Let time pass to the last end. Leases that want none are not renewed any more."""
+    while (due := state.renewals.next(bounded=True)) is not None:
+        advance(state, writer, due[0])
     writer.record(state.cloud.advance(*AFTER_EVERYTHING))
+
+
+def renewal_table_due_s(state: OwnerState, at_s: float) -> float | None:
+    """Return the refresh boundary whose table a renewal up to ``at_s`` must meet and that is not there yet.
+
+    None if there is no such boundary, in seconds of the cloud's time. Where a renewal is due, the boundary
+    that follows it counts, too: the lease may be due again before ``at_s``.
+    """
+    cloud = state.cloud
+    due = state.renewals.next(bounded=at_s == math.inf)
+    if due is None or due[0] > at_s:
+        return None
+    boundary_s = cloud.table_due_s(due[0])
+    if boundary_s is None and cloud.table is not None:
+        boundary_s = cloud.table.made_at_s + cloud.spec.refresh_s
+    return None if boundary_s is None or boundary_s > at_s else boundary_s
 
 
 @dataclass(frozen=True)

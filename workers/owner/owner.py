@@ -7,6 +7,7 @@ here; the others are in ``lease_changes``, ``on_demand`` and ``drain``. How time
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -52,7 +53,8 @@ from broker.contract.convert import to_quote_view, to_refusal_view
 from broker.contract.launch import Launch
 from cloudsim.admission.counter_offers import AdmissibleSize, largest_admitted, other_sizes
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.history.event_log import PHASE_SPOT
+from cloudsim.cloud.renewals import LEAST, first_request
+from cloudsim.history.event_log import PHASE_SPOT, PHASE_STOP
 from cloudsim.model.changes import Started
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal
@@ -61,7 +63,6 @@ from workers.owner import clock, convert, drain, lease_changes, nodes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
 from workers.owner.event_writer import Decisions, EventWriter
-from workers.owner.renewals import first_lifetime_s
 from workers.owner.state import ORDERS_KEPT, OwnerSpec, OwnerState
 
 if TYPE_CHECKING:
@@ -208,6 +209,12 @@ class Owner:
         self._advance(now_s)
         return self._writer.decisions
 
+    def reach_boundary(self, at_s: float, now: str) -> Decisions:
+        """Let everything happen that the table of the refresh boundary ``at_s`` is made from."""
+        self._writer.begin(now)
+        clock.advance(self.state, self._writer, at_s, PHASE_STOP)
+        return self._writer.decisions
+
     def expire(self, now_s: float, now: str, monotonic_s: float) -> Decisions:
         """Give up reservations that nobody confirmed for ``reservation_ttl_s``; in wall time only.
 
@@ -265,11 +272,17 @@ class Owner:
         assert isinstance(started, Started)
         self._writer.record(displaced)
         lease = self._writer.lease_of(started.instance, LeaseState.RESERVED, request=request, quote=quote)
-        renewal_s = self.spec.renewal_s if command.lifetime_s is None else None
-        lease = lease.model_copy(update={"renewal_s": renewal_s, "launch": command.launch})
+        lease = lease.model_copy(update={**self._renewal_fields(command, lease), "launch": command.launch})
         self._writer.emit(EventKind.RESERVED, at_s, lease=lease)
         self._writer.record(waiting)  # those who waited there may find enough room left by the displaced
         return LeaseGranted(lease=lease)
+
+    def _renewal_fields(self, command: Reserve, lease: Lease) -> dict[str, float]:
+        if command.lifetime_s is None:
+            return {"renewal_s": self.spec.renewal_s}
+        if command.least_s is None:
+            return {}
+        return {"wanted_until_s": lease.starts_at_s + command.lifetime_s}
 
     def _confirm(self, command: Confirm, at_s: float) -> Answer:
         """Make a reservation a running lease; one that has ended meanwhile is told with its end."""
@@ -318,18 +331,17 @@ class Owner:
             lifetime_s,
             command.sla,
             command.origin,
+            least_s=LEAST * self.spec.renewal_s if command.lifetime_s is None else command.least_s,
             **command.needs,
         )
 
     def _request(self, command: Ask | Reserve) -> Request:
         """Convert a command to a request.
 
-        Without a lifetime it asks for as much of a renewal period as its SLA allows now.
+        One that is renewable asks for as much of its lifetime, or of a renewal period, as its SLA allows now.
         """
         request = self._request_for_a_period(command)
-        if command.lifetime_s is not None:
-            return request
-        return replace(request, lifetime_s=first_lifetime_s(self.cloud, request))
+        return first_request(self.cloud, request, is_bounded=command.lifetime_s is not None)
 
     def _refusal(
         self,
@@ -368,6 +380,10 @@ class Owner:
         """
         if not self.spec.trace_time:
             return None
+        at_s = math.inf if isinstance(command, Finish) else clock.command_time_s(self.state, command, 0.0)
+        due_s = clock.renewal_table_due_s(self.state, at_s)
+        if due_s is not None:
+            return due_s
         match command:
             case Extend():
                 instance = self.cloud.inventory.get(command.lease)
@@ -377,7 +393,7 @@ class Owner:
                 needs_table = not repeated and self.cloud.needs_table(self._request_for_a_period(command))
             case _:
                 needs_table = False
-        return self.cloud.table_due_s(clock.command_time_s(self.state, command, 0.0)) if needs_table else None
+        return self.cloud.table_due_s(at_s) if needs_table else None
 
     def adopt(self, table: QuantileTable, now: str) -> Decisions:
         """Take a new table into use, as far as the cloud discloses it."""

@@ -311,7 +311,7 @@ class OwnerProcess:
         self._cursor = cursor or self._cursor
         self._request_log.write()
         if table_due_s is not None:
-            self._write(self._owner.advance(table_due_s, _now()))
+            self._write(self._owner.reach_boundary(table_due_s, _now()))
             self._begin_refresh(table_due_s)
         return handled >= GROUP or len(entries) == GROUP or poisoned
 

@@ -21,6 +21,7 @@ from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.history.take_backs import TakeBacks
 from cloudsim.model.instances import Instance
+from cloudsim.model.requests import Kind
 from workers.owner.state import OwnerSpec, OwnerState
 
 #: Snapshots of another format are not read; recovery then takes the whole journal.
@@ -59,6 +60,8 @@ class SnapshotHead(BaseModel):
     waits: dict[str, float] = {}
     orders: tuple[str, ...] = ()
     take_backs: TakeBacks = TakeBacks()
+    own_peak_cores: int = 0
+    largest_own_cores: int = 0
     closed_from: int | None = None  # nodes that are added from this number on are closed too
     closed: int = 0  # lines of the answer log; those of the history follow
 
@@ -110,6 +113,8 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         instances=state.history.instances,
         waits=cloud.contention.refused_at_s,
         take_backs=cloud.take_backs,
+        own_peak_cores=cloud.own_peak_cores,
+        largest_own_cores=cloud.largest_own_cores,
         closed_from=len(cloud.inventory.node_cores) if cloud.inventory.closes_new else None,
         closed=len(closed),
     )
@@ -177,10 +182,13 @@ def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
         cloud.widen(max(instance.nodes) + 1, instance)
         cloud.inventory.place(instance)
         cloud.expect_end(instance)
+        cloud.own_cores += instance.cores if instance.kind is Kind.ON_DEMAND else 0
     for instance in head.waiting:
         cloud.inventory.book(instance)
     cloud.noticed_for.update(head.noticed_for)
     cloud.take_backs = head.take_backs
+    cloud.own_peak_cores = head.own_peak_cores
+    cloud.largest_own_cores = head.largest_own_cores
     for sla, running, completed, evicted, pending in head.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
     cloud.contention.refused_at_s = head.waits

@@ -12,7 +12,7 @@ import logging
 import redis.asyncio
 
 from broker.api.services.quotes import QuoteService
-from broker.contract import EventKind, Migrate, QuoteRequest, QuoteView
+from broker.contract import EventKind, Lease, Migrate, QuoteRequest, QuoteView
 from broker.requests.errors import SubmitError
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
@@ -65,7 +65,7 @@ class RenewalOfferService:
             request = QuoteRequest(
                 origin=lease.origin,
                 cores=[lease.cores],
-                lifetime_s=lease.renewal_s,
+                lifetime_s=_rest_s(lease),
                 sla=lease.promised_sla,
                 targets=tuple(others),
                 resources=lease.amounts,
@@ -89,3 +89,10 @@ class RenewalOfferService:
             ),
         )
         await self._commands.send({lease.cloud: [command]})
+
+
+def _rest_s(lease: Lease) -> float | None:
+    """Return the seconds to ask other clouds for: a period, or all that the lease would still have wanted."""
+    if lease.wanted_until_s is None or lease.ends_at_s is None:
+        return lease.renewal_s
+    return lease.wanted_until_s - lease.ends_at_s

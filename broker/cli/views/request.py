@@ -186,7 +186,13 @@ def _lifetime_text(request: SpotRequest, lease: Lease) -> str:
     if lease.ends_at_s is None:
         return formatting.duration(request.lifetime_s)
     granted = formatting.duration(lease.ends_at_s - lease.starts_at_s)  # a whole slice, where slices are sold
-    return granted if request.lifetime_s is not None else f"{granted} at a time"
+    if request.lifetime_s is None:
+        return f"{granted} at a time"
+    if lease.wanted_until_s is None or lease.wanted_until_s <= lease.ends_at_s:
+        return granted
+    return (
+        f"{granted} of the {formatting.duration(request.lifetime_s)} that it wants, renewed before that ends"
+    )
 
 
 def _offers_text(offers: CounterOffers) -> str:

@@ -142,6 +142,21 @@ def test_replay_json(spotfed: Spotfed, trace: Path, tmp_path: Path) -> None:
     assert list(tmp_path.glob(".*")) == []
 
 
+def test_replay_counts_the_promises_of_renewals(spotfed: Spotfed, trace: Path) -> None:
+    renewed = spotfed(
+        *("replay", "--on-demand", trace, "--spot", trace, "--nodes", "3x4", "--samples", 50),
+        *("--renew", "--least", "10m", "--json"),
+    )
+    result = json.loads(renewed.out)
+    assert set(result["promises"]) == {"made", "evicted", "not_renewed"}
+    assert result["promises"]["made"] >= result["spot"]["admitted"]
+    unpromised = spotfed(
+        "replay", "--on-demand", trace, "--spot", trace, "--nodes", "3x4", "--renew", "--sla", "none"
+    )
+    assert unpromised.code == 2
+    assert "--renew" in unpromised.err
+
+
 def test_replay_promises_a_hundredth_by_default(spotfed: Spotfed, trace: Path) -> None:
     done = spotfed(
         "replay", "--on-demand", trace, "--spot", trace, "--nodes", "2x4", "--samples", 50, "--json"

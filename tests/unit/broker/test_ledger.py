@@ -12,6 +12,7 @@ from broker.ledger.ledger import WINDOW_S, AccountKey, CloudLedger, broken_promi
 from broker.ledger.report import LedgerGroup, make_entries, sum_accounts
 from broker.requests.routing import ReservedRoom, route
 from cloudsim.model.binomial import clopper_pearson
+from cloudsim.model.changes import RENEWAL
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
 from tests.unit.broker.requests.test_routing import member, wish
@@ -64,13 +65,14 @@ def event(
     risk: float = 0.01,
     origin: str = "B",
     table: str = "t1",
+    cause: str | None = None,
 ) -> Event:
     lease = Lease(
         id=name, request=name, cloud="A", origin=origin, kind=Kind.SPOT, cores=1, node=0, starts_at_s=0.0,
         ends_at_s=1.0, promised_sla=sla, eviction_probability=risk, table_version=table, fence=1, number=0,
         state="running",
     )  # fmt: skip
-    return Event(cloud="A", kind=kind, at_s=at_s, at=NOW, sequence=sequence, lease=lease)
+    return Event(cloud="A", kind=kind, at_s=at_s, at=NOW, sequence=sequence, lease=lease, cause=cause)
 
 
 @pytest.fixture
@@ -118,6 +120,16 @@ def test_an_extension_replaces_the_promise_by_a_longer_one(told: Told) -> None:
     told.tell(EventKind.EVICTED, "a", sla=0.25, table="t2", risk=0.2)
     assert told.ledger.accounts[AccountKey("B", 0.25, "t2")].evicted == 1
     assert told.ledger.accounts[AccountKey("B", 0.05, "t1")].mean_risk is None
+
+
+def test_a_renewal_is_one_more_promise(told: Told) -> None:
+    told.tell(EventKind.ADMITTED, "a")
+    told.tell(EventKind.EXTENDED, "a", 5.0, table="t2", risk=0.02, cause=RENEWAL)
+    kept = told.ledger.accounts[AccountKey("B", 0.05, "t1")]
+    assert (kept.running, kept.completed, kept.evicted) == (0, 1, 0)
+    told.tell(EventKind.EVICTED, "a", 9.0, table="t2", risk=0.02)
+    broken = told.ledger.accounts[AccountKey("B", 0.05, "t2")]
+    assert (broken.running, broken.completed, broken.evicted) == (0, 0, 1)
 
 
 def test_the_same_event_twice_counts_once(told: Told) -> None:

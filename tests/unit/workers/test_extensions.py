@@ -39,7 +39,7 @@ def live() -> Live:
 def test_an_extension_is_a_public_event_and_a_new_promise(live: Live) -> None:
     longer = live.tell(extend("r.1", 130.0), 115.0).lease
     assert (longer.ends_at_s, longer.promised_at_s, longer.extensions) == (130.0, 115.0, 1)
-    assert longer.eviction_probability == pytest.approx(1 / 3)
+    assert longer.eviction_probability == pytest.approx((1 / 3 + 1 / 4) / 2)
     assert (longer.promised_sla, longer.table_version) == (0.4, TABLE.version)
     event = live.events[-1]
     assert (event.kind, event.sequence, event.lease) == (EventKind.EXTENDED, 2, longer)

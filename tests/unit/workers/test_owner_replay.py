@@ -17,19 +17,21 @@ from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.replay import replay
 from cloudsim.federation.report import Tally
-from cloudsim.model.changes import End
+from cloudsim.model.changes import RENEWAL, End
 from cloudsim.model.requests import Kind, Mode
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.traces.synthesis import lognormal_trace
 from cloudsim.traces.trace import Trace
-from tests.unit.workers.owners import Live, command_id
+from tests.unit.workers.owners import NOW, Live, command_id
 from workers.owner.state import OwnerSpec
 
 SEED, BIRTHS = 7, 100
 
 
-def federation(mode: Mode = Mode.STRICT, grace_s: float = 0.0, *, gangs: bool = False) -> Federation:
+def federation(
+    mode: Mode = Mode.STRICT, grace_s: float = 0.0, *, gangs: bool = False, least_s: float | None = None
+) -> Federation:
     traces = [lognormal_trace(np.random.default_rng(seed), hours=32, name=f"t{seed}") for seed in range(4)]
     if gangs:
         traces[:2] = [with_parallel_jobs(trace) for trace in traces[:2]]
@@ -44,7 +46,7 @@ def federation(mode: Mode = Mode.STRICT, grace_s: float = 0.0, *, gangs: bool = 
         for name, trace in zip("AB", traces, strict=False)
     ]
     workloads = [
-        Workload("A", traces[2], 16 * 3600.0, 0.1, ("A", "B")),
+        Workload("A", traces[2], 16 * 3600.0, 0.1, ("A", "B"), least_s=least_s),
         Workload("B", traces[3], 20 * 3600.0, None, ("B",)),
     ]
     return Federation(tuple(clouds), tuple(workloads))
@@ -74,9 +76,8 @@ class Member(Live):
         return answered.answer
 
     def ask(self, command: Any) -> Any:
-        due_s = self.owner.table_due(command)
-        if due_s is not None:
-            self.advance(due_s)
+        while (due_s := self.owner.table_due(command)) is not None:
+            self.take(self.owner.reach_boundary(due_s, NOW))
             table = self.predictor.table(self.owner.cloud.history.cut(due_s), due_s)
             self.take(self.owner.adopt(table, "2026-01-01T00:00:00+00:00"))
             self.tables += 1
@@ -93,7 +94,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
         wish = {
             "request": request.id, "origin": request.origin, "cores": request.cores,
             "lifetime_s": request.lifetime_s, "sla": request.sla, "at_s": at_s, **to_needs_fields(request),
-            "pool": request.pool,
+            "pool": request.pool, "least_s": request.least_s,
         }  # fmt: skip
         quotes = []
         for target in targets:
@@ -115,7 +116,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
                 member.crash()
                 member.owner.cloud.table = table
     for cloud, member in members.items():
-        member.tell(Finish(**command_id()))
+        member.ask(Finish(**command_id()))
         count(tally, cloud, member)
         member.owner.validate()
         assert member.tables > 1
@@ -127,6 +128,9 @@ def count(tally: Tally, cloud: str, member: Member) -> None:
         lease = event.lease
         if event.kind is EventKind.TURNED_AWAY:
             tally.on_demand(cloud, requests=1, admitted=0)
+        elif event.kind is EventKind.EXTENDED and event.cause == RENEWAL:
+            assert lease is not None
+            tally.renewed(lease.request)
         elif lease is not None and lease.ended_at_s is not None:
             tally.used(cloud, lease.cores, lease.starts_at_s, lease.ended_at_s)
             if lease.kind is Kind.SPOT:
@@ -134,6 +138,23 @@ def count(tally: Tally, cloud: str, member: Member) -> None:
                 tally.ended(lease.request, cloud, End(lease.state.value), ran_s)
         elif lease is not None and lease.kind is Kind.ON_DEMAND and event.kind is EventKind.ADMITTED:
             tally.on_demand(cloud, requests=1, admitted=1)
+
+
+def test_so_they_do_with_renewals() -> None:
+    whole = federation(least_s=60.0)
+    whole = replace(whole, workloads=(with_long_ones(whole.workloads[0]), *whole.workloads[1:]))
+    expected = replay(whole, seed=SEED, births=BIRTHS)
+    assert drive(whole, crash_every=400) == expected
+    promises = expected["origins"]["A"]["promises"]
+    assert promises["made"] > expected["origins"]["A"]["admitted"]
+    assert promises["not_renewed"] > 0
+
+
+def with_long_ones(workload: Workload) -> Workload:
+    """The workload with each tenth instance twenty times as long."""
+    trace = workload.trace
+    lifetime_s = np.where(np.arange(len(trace)) % 10 == 0, 20 * trace.lifetime_s, trace.lifetime_s)
+    return replace(workload, trace=replace(trace, stop_s=trace.start_s + lifetime_s))
 
 
 GRACE_S = 600.0

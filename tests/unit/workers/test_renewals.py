@@ -63,7 +63,7 @@ def test_it_is_renewed_a_quarter_before_its_end_until_that_fails(live: Live) -> 
     warned = live.events[4]
     assert warned.refusal is not None
     assert warned.refusal.reason is RefusalReason.RISK_TOO_HIGH
-    assert warned.refusal.counter_offers.sla == pytest.approx(1 / 3)
+    assert warned.refusal.counter_offers.sla == pytest.approx(1 / 6)
     live.crash()
     check_journal(live.events)
     check_history_replays(live.owner, live.events)
