@@ -31,6 +31,8 @@ FEEDBACK = 1.0
 MOST_OF_TARGET = 3.0
 #: An overdrawn promise is made good by many safe admissions: a cloud that refuses all stays overdrawn.
 LEAST_OF_TARGET = 0.5
+#: The least time in seconds for which a peak of own load keeps a cloud full.
+PEAK_S = 3600.0
 #: The price of a mean lifetime, over the square root of the SLA: measured on the synthetic set-up.
 PRICE = 0.75
 
@@ -45,6 +47,18 @@ class Threshold:
     def admits(self, risk: float, lifetime_s: float) -> bool:
         """Return whether a request is admitted; never where eviction is certain or its risk unknown."""
         return risk < 1.0 and risk + self.price_per_s * lifetime_s <= self.most
+
+    def with_peaks(self, peaks_per_s: float) -> Threshold:
+        """Return the threshold of requests that also meet peaks of which the history tells nothing.
+
+        A table speaks for a birth at any time, but overflow comes when clouds are full together. So a history
+        of T seconds, in which nothing of the kind was seen, is taken to leave room for one peak more in the
+        next T (Laplace's rule of succession). It breaks each promise that runs as it comes, or begins less
+        than ``PEAK_S`` later: its risk is ``peaks_per_s`` x (lifetime + ``PEAK_S``).
+        """
+        if peaks_per_s == 0.0:
+            return self
+        return Threshold(self.most - peaks_per_s * PEAK_S, self.price_per_s + peaks_per_s)
 
     def longest_s(self, distribution: LifetimeDistribution) -> float:
         """Return the longest lifetime of a distribution that is admitted, in seconds; 0 when none is."""

@@ -41,6 +41,7 @@ from broker.storage.streams import (
     Page,
     try_parse_event,
 )
+from cloudsim.model.reserved_ids import OVERFLOW
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,6 @@ GROUP = "overflow"
 #: once.
 RESUBMITTED_WITHIN_S = 2.0
 PRINCIPAL = "overflow"
-_PREFIX = "overflow/"
 _OUTCOMES: dict[EventKind, Literal["evicted", "completed"]] = {
     EventKind.EVICTED: "evicted",
     EventKind.FAILED: "evicted",  # it ended early as well
@@ -78,7 +78,7 @@ class OverflowOffer(Needs):
     @property
     def request_id(self) -> str:
         """The id of the spot request. It names the cloud: two clouds may use the same id for an instance."""
-        return f"{_PREFIX}{self.cloud}/{self.instance}/{self.attempt}"
+        return f"{OVERFLOW}{self.cloud}/{self.instance}/{self.attempt}"
 
 
 class OverflowService:
@@ -225,15 +225,15 @@ class OverflowService:
         """Tell owners which leases of their offers have ended, by the public events ``texts``."""
         batches: dict[str, list[Overflow]] = {}
         for text in texts:
-            if b'"request":"' + _PREFIX.encode() not in text:
+            if b'"request":"' + OVERFLOW.encode() not in text:
                 continue  # nearly all events; not worth parsing
             event = try_parse_event(text)
             if event is None:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease
-            if outcome is None or lease is None or not lease.request.startswith(f"{_PREFIX}{lease.origin}/"):
+            if outcome is None or lease is None or not lease.request.startswith(f"{OVERFLOW}{lease.origin}/"):
                 continue
-            instance, _, attempt = lease.request.removeprefix(f"{_PREFIX}{lease.origin}/").rpartition("/")
+            instance, _, attempt = lease.request.removeprefix(f"{OVERFLOW}{lease.origin}/").rpartition("/")
             if not attempt.isdecimal():
                 continue  # a request that a user named like an offer
             batches.setdefault(lease.origin, []).append(
