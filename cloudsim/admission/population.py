@@ -9,6 +9,7 @@ requests, and is corrected by what the ledger says really happened.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,29 +74,51 @@ class Threshold:
         return min(float(ends_s[last]), (self.most - float(risks[last])) / self.price_per_s)
 
 
+#: A request that was considered: its SLA, its risk, and its lifetime in seconds.
+Considered = tuple[float, float, float]
+
+
 class RequestLog:
     """The recent requests of one SLA: their risks and lifetimes, admitted or not, and the threshold they set.
 
-    The log is not journaled: after a restart admission is strict until there are enough requests again.
+    count: the number of requests that were noted, of which ``recent`` are remembered.
     """
 
     def __init__(self, sla: float):
         self.sla = sla
         self._risk: NDArray[np.float64] = np.empty(REMEMBERED)
         self._lifetime_s: NDArray[np.float64] = np.empty(REMEMBERED)
-        self._count = 0
+        self.count = 0
         self.threshold = Threshold(sla, 0.0)
+
+    @property
+    def recent(self) -> tuple[tuple[float, float], ...]:
+        """Risks and lifetimes in seconds of the requests that are remembered, oldest first."""
+        numbers = np.arange(max(self.count - REMEMBERED, 0), self.count) % REMEMBERED
+        pairs = zip(self._risk[numbers].tolist(), self._lifetime_s[numbers].tolist(), strict=True)
+        return tuple(pairs)
+
+    @classmethod
+    def restored(
+        cls, sla: float, count: int, recent: Iterable[tuple[float, float]], threshold: Threshold
+    ) -> RequestLog:
+        """Return the log that had these ``count``, ``recent`` and ``threshold``."""
+        log, pairs = cls(sla), list(recent)
+        for number, (risk, lifetime_s) in enumerate(pairs, count - len(pairs)):
+            log._risk[number % REMEMBERED], log._lifetime_s[number % REMEMBERED] = risk, lifetime_s
+        log.count, log.threshold = count, threshold
+        return log
 
     def note_request(self, risk: float, lifetime_s: float, account: Account) -> None:
         """Note a request that was examined; each ``BETWEEN_UPDATES`` of them set the threshold anew."""
-        at = self._count % REMEMBERED
+        at = self.count % REMEMBERED
         self._risk[at], self._lifetime_s[at] = risk, lifetime_s
-        self._count += 1
-        if self._count >= FEWEST_REQUESTS and self._count % BETWEEN_UPDATES == 0:
+        self.count += 1
+        if self.count >= FEWEST_REQUESTS and self.count % BETWEEN_UPDATES == 0:
             self.threshold = self._new_threshold(account)
 
     def _new_threshold(self, account: Account) -> Threshold:
-        count = min(self._count, REMEMBERED)
+        count = min(self.count, REMEMBERED)
         risk, lifetime_s = self._risk[:count], self._lifetime_s[:count]
         allowed = self.sla * (1.0 - MARGIN)
         target = allowed + FEEDBACK * account.balance(allowed) / count
