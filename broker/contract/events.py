@@ -48,7 +48,10 @@ class EventKind(Code):
     CORDONED = "cordoned", "nodes were closed for new instances, or opened again"
     TABLE = "table", "a new quantile table is in use"
     OVERFLOW = "overflow", "the state of an own request that was offered to the federation changed"
-    CONSIDERED = Added("considered", 4, "table"), "population mode: a request was weighed, and will be learnt from"
+    CONSIDERED = (
+        Added("considered", 4, "table"),
+        "a request was weighed in population mode, which learns from it",
+    )
 
     @property
     def is_public(self) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.admission.promise_ledger import Account
+from cloudsim.admission.promise_ledger import PEAK_S, Account
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 
 #: The number of recent requests that set the threshold, and of new ones after which it is set again.
@@ -32,8 +32,6 @@ FEEDBACK = 1.0
 MOST_OF_TARGET = 3.0
 #: An overdrawn promise is made good by many safe admissions: a cloud that refuses all stays overdrawn.
 LEAST_OF_TARGET = 0.5
-#: The least time in seconds for which a peak of own load keeps a cloud full.
-PEAK_S = 3600.0
 #: The price of a mean lifetime, over the square root of the SLA: measured on the synthetic set-up.
 PRICE = 0.75
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.admission.pools import PoolView
-from cloudsim.admission.population import PEAK_S, Threshold
+from cloudsim.admission.population import Threshold
+from cloudsim.admission.promise_ledger import PEAK_S
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Door, Mode, Request

@@ -25,7 +25,7 @@ class Mode(Code):
 class Door(Code):
     """The ways in which a spot request comes to a cloud."""
 
-    OVERFLOW = "overflow"  # a full cloud had to turn it away; such requests come when clouds are full together
+    OVERFLOW = "overflow"  # a full cloud had to turn it away: it comes when clouds are full together
     WORKLOAD = "workload"  # a member of the federation offers a recorded load
     USER = "user"  # somebody asks for it
 

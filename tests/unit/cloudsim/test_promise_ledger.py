@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.admission.population import FEWEST_REQUESTS, MARGIN, PEAK_S, RequestLog, Threshold
-from cloudsim.admission.promise_ledger import Account, PromiseLedger
+from cloudsim.admission.population import FEWEST_REQUESTS, MARGIN, RequestLog, Threshold
+from cloudsim.admission.promise_ledger import PEAK_S, Account, PromiseLedger
 from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, AdmissionRule, evidence_s
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
