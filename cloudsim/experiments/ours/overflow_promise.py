@@ -137,11 +137,19 @@ def run(
                 )
                 for name, nodes, load in members
             )  # fmt: skip
-            told = replay(Federation(clouds, ()), seed=seed, births=births)["overflow"].values()
-            row = {"bed": bed, "seed": seed, "sla": sla, "rule": rule, "offers": total(told, "requests")}
-            row |= {column: int(total(told, column)) for column in ("admitted", "evicted")}
-            completed = sum(cloud["spot_core_hours"]["completed"] for cloud in told)
-            rows.append(row | {"offers": int(row["offers"]), "core_hours_completed": completed})
+            told = list(replay(Federation(clouds, ()), seed=seed, births=births)["overflow"].values())
+            rows.append(
+                {
+                    "bed": bed,
+                    "seed": seed,
+                    "sla": sla,
+                    "rule": rule,
+                    "offers": int(total(told, "requests")),
+                    "admitted": int(total(told, "admitted")),
+                    "evicted": int(total(told, "evicted")),
+                    "core_hours_completed": sum(cloud["spot_core_hours"]["completed"] for cloud in told),
+                }
+            )
     return rows
 
 
@@ -152,7 +160,7 @@ def _cases(quick: bool) -> list[Case]:
             f"{bed}, seed {seed}", run,
             {
                 "bed": bed, "seed": seed, "slas": SLAS[-1:] if quick else SLAS,
-                "births": _QUICK_BIRTHS if quick else _BIRTHS, "days": 2 if quick else _CYCLE_DAYS,
+                "births": _QUICK_BIRTHS if quick else _BIRTHS, "days": 1.5 if quick else _CYCLE_DAYS,
             },
             _NEEDS.get(bed, ()),
         )
