@@ -14,7 +14,13 @@ from broker.ledger.models import LedgerEntry, LedgerView
 
 _VERDICTS = {"yes": "[green]yes[/green]", "broken": "[red]broken[/red]", "open": "open"}
 #: Heading of a column that the entries may be broken down by, and the entry's attribute.
-_DIMENSIONS = (("cloud", "cloud"), ("from", "origin"), ("SLA", "sla"), ("table", "table_version"))
+_DIMENSIONS = (
+    ("cloud", "cloud"),
+    ("from", "origin"),
+    ("door", "door"),
+    ("SLA", "sla"),
+    ("table", "table_version"),
+)
 
 
 def ledger(
@@ -22,7 +28,7 @@ def ledger(
     origin: OriginFilter = None,
     sla: Annotated[str | None, typer.Option(help="At this SLA only.")] = None,
     by: Annotated[
-        str, typer.Option(help="Break down by some of cloud, origin, sla and table, with commas.")
+        str, typer.Option(help="Break down by some of cloud, door, origin, sla and table, with commas.")
     ] = "cloud,sla",
     as_json: JsonOption = False,
 ) -> None:
@@ -30,7 +36,9 @@ def ledger(
 
     The realised share is of the instances that have left; beside it is where the true one is with 95 %
     confidence, whatever becomes of those that run. A promise is broken when all of that interval is above
-    the SLA: then the cloud is asked last. Leases without a guarantee are not counted.
+    the SLA: then the cloud is asked last. Peaks count evictions that are at most an hour apart as one. The
+    door is how requests came: overflow of a full cloud, workload or user. Leases without a guarantee are not
+    counted.
 
     Example: spotfed ledger --cloud A --by origin,sla
     """
@@ -46,7 +54,7 @@ def _show(view: LedgerView, *, as_json: bool) -> None:
         for heading, name in _DIMENSIONS
         if any(getattr(entry, name) is not None for entry in view.entries)
     ]
-    counts = ("promised", "admitted", "running", "completed", "evicted")
+    counts = ("promised", "admitted", "running", "completed", "evicted", "peaks")
     shares = ("realised", "between", "mean promised risk")
     table = make_table(
         "Promised against realised evictions",
@@ -86,6 +94,7 @@ def _figures(entry: LedgerEntry) -> tuple[str, ...]:
         str(entry.running),
         str(entry.completed),
         str(entry.evicted),
+        str(entry.peaks),
         formatting.risk(entry.realised),
         f"{entry.at_least:.4f}–{entry.at_most:.4f}",
         formatting.risk(entry.mean_risk),

@@ -9,7 +9,7 @@ from broker.contract.leases import Lease
 from broker.contract.replies import OverflowState, QuoteView, RefusalView
 from broker.contract.requests import OnDemandRequest
 from broker.contract.version import since, written_version
-from cloudsim.model.codes import Code
+from cloudsim.model.codes import Added, Code
 
 #: How a kind of event is shown: the dashboard's badges have these names.
 Tone = Literal["good", "bad", "warn", "busy", "idle", "none"]
@@ -48,6 +48,10 @@ class EventKind(Code):
     CORDONED = "cordoned", "nodes were closed for new instances, or opened again"
     TABLE = "table", "a new quantile table is in use"
     OVERFLOW = "overflow", "the state of an own request that was offered to the federation changed"
+    CONSIDERED = (
+        Added("considered", 4, "table"),
+        "a request was weighed in population mode, which learns from it",
+    )
 
     @property
     def is_public(self) -> bool:
@@ -82,4 +86,5 @@ class Event(Message):
     closed: bool | None = None  # cordoned
     table_version: str | None = None
     table_made_at_s: float | None = None
+    considered: tuple[float, float, float] | None = since(4)  # considered: SLA, risk, lifetime in seconds
     waits: CloudId | None = since(3)  # declined, where shares are fair: the origin that waits for room

@@ -1,6 +1,6 @@
 """Keeps the ledger of one cloud: what it promised, and what came of it. A pure fold of its public events.
 
-**Accounts.** There is one for each origin, SLA and table version, with the meaning of
+**Accounts.** There is one for each origin, SLA, table version and door, with the meaning of
 ``cloudsim.admission.promise_ledger``. A lease with a promise enters its account when it is admitted, and is
 settled when it completes or is evicted; a lease that its holder ended early says nothing and leaves. An
 extension that its holder asks for takes the promise back for a longer one, which enters the account of its
@@ -34,6 +34,7 @@ from broker.contract import BrokenPromise, Event, EventKind, Lease
 from broker.ledger.lease_counts import LeaseCounts
 from cloudsim.admission import promise_ledger
 from cloudsim.model.changes import RENEWAL
+from cloudsim.model.requests import Door, door_of
 from cloudsim.model.requests import promises as is_promise
 
 HOUR_S = 3600.0
@@ -43,21 +44,28 @@ CONFIDENCE = 0.95
 
 
 class AccountKey(NamedTuple):
-    """The key of an account. table_version: None if the promise was made without a table."""
+    """The key of an account.
+
+    table_version: None if the promise was made without a table. door: how its requests came.
+    """
 
     origin: str
     sla: float
     table_version: str | None
+    door: Door = Door.USER
 
 
 @dataclass
 class LedgerAccount(promise_ledger.Account):
     """One account of promises.
 
-    settled_risk: the sum of the estimated risks of those promises that completed or were evicted.
+    settled_risk: the sum of the estimated risks of those promises that completed or were evicted. peaks: the
+    peaks in which its evictions came, by cloud and number: evictions come in clusters, and those on one cloud
+    that are at most ``PEAK_S`` apart are one.
     """
 
     settled_risk: float = 0.0
+    peaks: set[tuple[str, int]] = field(default_factory=set)
 
     @property
     def mean_risk(self) -> float | None:
@@ -88,6 +96,7 @@ class LedgerAccount(promise_ledger.Account):
         self.evicted += other.evicted
         self.pending += other.pending
         self.settled_risk += other.settled_risk
+        self.peaks |= other.peaks
 
 
 @dataclass
@@ -149,6 +158,7 @@ class CloudLedger:
             str, tuple[AccountKey, float]
         ] = {}  # by lease: its account and its estimated risk
         self._recent: dict[float, _Recent] = {}
+        self._peaks, self._evicted_at_s = 0, -math.inf  # the number of peaks, and the last eviction
         self._judged = (-1, 0)  # the sequence and the hour of the verdicts
         self._verdicts: dict[float, BrokenPromise] = {}
 
@@ -196,7 +206,8 @@ class CloudLedger:
         sla = lease.promised_sla
         if sla is None or not is_promise(lease.kind, sla):
             return
-        key = AccountKey(lease.origin, sla, lease.table_version)
+        door = door_of(lease.request, lease.origin)
+        key = AccountKey(lease.origin, sla, lease.table_version, door)
         risk = lease.eviction_probability or 0.0
         self._running[lease.id] = key, risk
         self.accounts.setdefault(key, LedgerAccount()).open(risk)
@@ -220,6 +231,10 @@ class CloudLedger:
         if lease_id in self._running:
             key, risk = self._running.pop(lease_id)
             self.accounts[key].settle(risk, evicted=evicted)
+            if evicted:
+                self._peaks += at_s - self._evicted_at_s > promise_ledger.PEAK_S
+                self._evicted_at_s = at_s
+                self.accounts[key].peaks.add((self.cloud, self._peaks))
             recent = self._recent[key.sla]
             recent.running -= 1
             recent.settle(at_s, evicted=evicted)

@@ -6,27 +6,33 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from cloudsim.model.requests import Door
+
 
 class LedgerEntry(BaseModel):
     """One account, or the sum of several; what they were summed over is null.
 
-    promised: the SLA, the mean of several. admitted: promises that were made and not given back by their
-    holders, that is running, completed and evicted together. realised: the share of evicted among those that
-    settled; null if none has. at_least, at_most: exact bounds of the share of evictions with 95 % confidence
-    (Clopper and Pearson), whatever becomes of the running ones: the lower counts all of them as kept, the
-    upper none. mean_risk: the mean probability of eviction that the clouds estimated. kept: broken if
-    at_least is above promised, yes if at_most is not, else open.
+    door: how the requests came: overflow of a full cloud, a workload of a member, or a user. promised: the
+    SLA, the mean of several. admitted: promises that were made and not given back by their holders, that is
+    running, completed and evicted together. peaks: the clusters in which the evictions came, on one cloud and
+    at most an hour apart. realised: the share of evicted among those that settled; null if none has.
+    at_least, at_most: exact bounds of the share of evictions with 95 % confidence (Clopper and Pearson),
+    whatever becomes of the running ones: the lower counts all of them as kept, the upper none. mean_risk: the
+    mean probability of eviction that the clouds estimated. kept: broken if at_least is above promised, yes if
+    at_most is not, else open.
     """
 
     cloud: str | None = None
     origin: str | None = None
     sla: float | None = None
     table_version: str | None = None
+    door: Door | None = None
     promised: float
     admitted: int
     running: int
     completed: int
     evicted: int
+    peaks: int = 0
     realised: float | None
     at_least: float
     at_most: float

@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple
 
 from broker.ledger.ledger import CONFIDENCE, CloudLedger, LedgerAccount
 from broker.ledger.models import LedgerEntry
+from cloudsim.model.requests import Door
 
 #: What a report can be broken down by.
-DIMENSIONS = ("cloud", "origin", "sla", "table")
+DIMENSIONS = ("cloud", "origin", "sla", "table", "door")
 
 
 class LedgerGroup(NamedTuple):
@@ -20,6 +21,7 @@ class LedgerGroup(NamedTuple):
     origin: str | None
     sla: float | None
     table_version: str | None
+    door: Door | None = None
 
 
 @dataclass
@@ -37,7 +39,7 @@ def sum_accounts(
     origins: Collection[str] | None = None,
     sla: float | None = None,
 ) -> dict[LedgerGroup, LedgerTotal]:
-    """Return sums of accounts, ordered by cloud, origin and SLA; tables in the order of their first promise.
+    """Return sums of accounts, by cloud, door, origin and SLA; tables in the order of their first promise.
 
     The sums are copies: events that are folded in later do not change them. Accounts without a promise that
     is still counted are left out.
@@ -65,6 +67,7 @@ def sum_accounts(
                 key.origin if "origin" in by else None,
                 key.sla if "sla" in by else None,
                 key.table_version if "table" in by else None,
+                key.door if "door" in by else None,
             )
             total = groups.setdefault(group, LedgerTotal())
             total.account.add(account)
@@ -77,8 +80,8 @@ def make_entries(totals: Mapping[LedgerGroup, LedgerTotal]) -> list[LedgerEntry]
     return [_entry(group, total) for group, total in totals.items()]
 
 
-def _order(group: LedgerGroup) -> tuple[str, str, float]:
-    return group.cloud or "", group.origin or "", group.sla or 0.0
+def _order(group: LedgerGroup) -> tuple[str, str, str, float]:
+    return group.cloud or "", group.door or "", group.origin or "", group.sla or 0.0
 
 
 def _entry(group: LedgerGroup, total: LedgerTotal) -> LedgerEntry:
@@ -99,6 +102,7 @@ def _entry(group: LedgerGroup, total: LedgerTotal) -> LedgerEntry:
         running=account.running,
         completed=account.completed,
         evicted=evicted,
+        peaks=len(account.peaks),
         realised=evicted / settled if settled else None,
         at_least=at_least,
         at_most=at_most,

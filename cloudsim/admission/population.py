@@ -9,12 +9,13 @@ requests, and is corrected by what the ledger says really happened.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.admission.promise_ledger import Account
+from cloudsim.admission.promise_ledger import PEAK_S, Account
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 
 #: The number of recent requests that set the threshold, and of new ones after which it is set again.
@@ -46,6 +47,18 @@ class Threshold:
         """Return whether a request is admitted; never where eviction is certain or its risk unknown."""
         return risk < 1.0 and risk + self.price_per_s * lifetime_s <= self.most
 
+    def with_peaks(self, peaks_per_s: float) -> Threshold:
+        """Return the threshold of requests that also meet peaks of which the history tells nothing.
+
+        A table speaks for a birth at any time, but overflow comes when clouds are full together. So a history
+        of T seconds, in which nothing of the kind was seen, is taken to leave room for one peak more in the
+        next T (Laplace's rule of succession). It breaks each promise that runs as it comes, or begins less
+        than ``PEAK_S`` later: its risk is ``peaks_per_s`` x (lifetime + ``PEAK_S``).
+        """
+        if peaks_per_s == 0.0:
+            return self
+        return Threshold(self.most - peaks_per_s * PEAK_S, self.price_per_s + peaks_per_s)
+
     def longest_s(self, distribution: LifetimeDistribution) -> float:
         """Return the longest lifetime of a distribution that is admitted, in seconds; 0 when none is."""
         if self.price_per_s == 0.0:
@@ -59,29 +72,51 @@ class Threshold:
         return min(float(ends_s[last]), (self.most - float(risks[last])) / self.price_per_s)
 
 
+#: A request that was considered: its SLA, its risk, and its lifetime in seconds.
+Considered = tuple[float, float, float]
+
+
 class RequestLog:
     """The recent requests of one SLA: their risks and lifetimes, admitted or not, and the threshold they set.
 
-    The log is not journaled: after a restart admission is strict until there are enough requests again.
+    count: the number of requests that were noted, of which ``recent`` are remembered.
     """
 
     def __init__(self, sla: float):
         self.sla = sla
         self._risk: NDArray[np.float64] = np.empty(REMEMBERED)
         self._lifetime_s: NDArray[np.float64] = np.empty(REMEMBERED)
-        self._count = 0
+        self.count = 0
         self.threshold = Threshold(sla, 0.0)
+
+    @property
+    def recent(self) -> tuple[tuple[float, float], ...]:
+        """Risks and lifetimes in seconds of the requests that are remembered, oldest first."""
+        numbers = np.arange(max(self.count - REMEMBERED, 0), self.count) % REMEMBERED
+        pairs = zip(self._risk[numbers].tolist(), self._lifetime_s[numbers].tolist(), strict=True)
+        return tuple(pairs)
+
+    @classmethod
+    def restored(
+        cls, sla: float, count: int, recent: Iterable[tuple[float, float]], threshold: Threshold
+    ) -> RequestLog:
+        """Return the log that had these ``count``, ``recent`` and ``threshold``."""
+        log, pairs = cls(sla), list(recent)
+        for number, (risk, lifetime_s) in enumerate(pairs, count - len(pairs)):
+            log._risk[number % REMEMBERED], log._lifetime_s[number % REMEMBERED] = risk, lifetime_s
+        log.count, log.threshold = count, threshold
+        return log
 
     def note_request(self, risk: float, lifetime_s: float, account: Account) -> None:
         """Note a request that was examined; each ``BETWEEN_UPDATES`` of them set the threshold anew."""
-        at = self._count % REMEMBERED
+        at = self.count % REMEMBERED
         self._risk[at], self._lifetime_s[at] = risk, lifetime_s
-        self._count += 1
-        if self._count >= FEWEST_REQUESTS and self._count % BETWEEN_UPDATES == 0:
+        self.count += 1
+        if self.count >= FEWEST_REQUESTS and self.count % BETWEEN_UPDATES == 0:
             self.threshold = self._new_threshold(account)
 
     def _new_threshold(self, account: Account) -> Threshold:
-        count = min(self._count, REMEMBERED)
+        count = min(self.count, REMEMBERED)
         risk, lifetime_s = self._risk[:count], self._lifetime_s[:count]
         allowed = self.sla * (1.0 - MARGIN)
         target = allowed + FEEDBACK * account.balance(allowed) / count

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from cloudsim.model.changes import End
 from cloudsim.model.instances import Instance
 
+#: The least time in seconds for which a peak of own load keeps a cloud full.
+PEAK_S = 3600.0
+
 
 @dataclass
 class Account:

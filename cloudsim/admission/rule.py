@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from cloudsim.admission.pools import PoolView
 from cloudsim.admission.population import Threshold
+from cloudsim.admission.promise_ledger import PEAK_S
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
-from cloudsim.model.requests import Mode, Request
+from cloudsim.model.requests import Door, Mode, Request
 from cloudsim.scheduling.inventory import Inventory
 
 if TYPE_CHECKING:
@@ -31,16 +32,18 @@ class AdmissionRule:
     """The rule by which a cloud decides whether a risk is small enough.
 
     mode: to whom the SLA is a promise. history_lifetimes: see ``evidence_s``; 0 asks for no more than one
-    sample followed up so long (the papers' rule).
+    sample followed up so long (the papers' rule). overflow_peaks: see
+    ``Threshold.with_peaks``; 0 takes overflow for any other request.
     """
 
     mode: Mode = Mode.STRICT
     history_lifetimes: float = 0.04
+    overflow_peaks: float = 1.0
 
 
 STRICT_RULE = AdmissionRule()
 #: The rule that P1 and P2 describe.
-PAPERS_ADMISSION = AdmissionRule(history_lifetimes=0.0)
+PAPERS_ADMISSION = AdmissionRule(history_lifetimes=0.0, overflow_peaks=0.0)
 
 
 def evidence_s(
@@ -113,6 +116,8 @@ def examine(
     assert request.lifetime_s is not None, "a spot request names its lifetime"
     assert request.sla is not None
     threshold = threshold or Threshold(request.sla, 0.0)
+    peaks_per_s = rule.overflow_peaks / table.made_at_s if request.door is Door.OVERFLOW else 0.0
+    threshold = threshold.with_peaks(peaks_per_s)
     horizons_s = table.release_horizons_s(cores, amounts)
     if horizons_s:
         ends_s = [now_s + horizon_s for horizon_s in horizons_s]
@@ -126,7 +131,9 @@ def examine(
     if distribution is not None:
         risk = distribution.risk(request.lifetime_s)
         survives_s = min(threshold.longest_s(distribution), evident_s)
-    if request.lifetime_s <= evident_s and threshold.admits(risk, request.lifetime_s):
+    is_admitted = request.lifetime_s <= evident_s and threshold.admits(risk, request.lifetime_s)
+    risk = min(risk + peaks_per_s * (request.lifetime_s + PEAK_S), 1.0) if peaks_per_s else risk
+    if is_admitted:
         return Quote(cloud, request.cores, free_slots, risk, survives_s, table.version, table.made_at_s)
     return Refusal(
         cloud,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cloudsim.admission.fair_share import Contention
 from cloudsim.admission.pools import PoolView
-from cloudsim.admission.population import RequestLog, Threshold
+from cloudsim.admission.population import Considered, RequestLog, Threshold
 from cloudsim.admission.products import Products
 from cloudsim.admission.promise_ledger import PromiseLedger
 from cloudsim.admission.rule import examine
@@ -72,9 +72,9 @@ class Cloud:
         self.inventory = Inventory(spec.node_cores, spec.details)
         self.history = History(recorded_resources(spec))
         self.ledger = PromiseLedger()
-        # Population mode: requests by SLA, and the last one considered (SLA, risk, lifetime).
-        self._request_logs: dict[float, RequestLog] = {}
-        self._considered: tuple[float, float, float] | None = None
+        # Population mode: requests by SLA, and the last one considered.
+        self.request_logs: dict[float, RequestLog] = {}
+        self.considered: Considered | None = None
         self._table: QuantileTable | None = None
         self.contention = Contention(spec.fair_share)
         self.now_s = 0.0
@@ -229,7 +229,7 @@ class Cloud:
     def _threshold(self, request: Request) -> Threshold | None:
         if self.spec.admission.mode is Mode.STRICT or request.sla is None:
             return None
-        log = self._request_logs.get(request.sla)
+        log = self.request_logs.get(request.sla)
         return log.threshold if log else None
 
     def consider(self, request: Request) -> Quote | Refusal:
@@ -239,11 +239,7 @@ class Cloud:
         it once for each request, admitted or not. The threshold changes from the next request on: between
         quote and admission it stays.
         """
-        if self._considered is not None:
-            sla, risk, lifetime_s = self._considered
-            log = self._request_logs.setdefault(sla, RequestLog(sla))
-            log.note_request(risk, lifetime_s, self.ledger.account(sla))
-            self._considered = None
+        self.recall_considered(None)
         answer = self.quote(request)
         self.contention.note_answer(answer, request, self.inventory, self.now_s, self.quote)
         risk_now = answer.eviction_probability
@@ -252,8 +248,19 @@ class Cloud:
             assert request.sla is not None
             sold_s = self.spec.products.round_up_request(request).lifetime_s
             assert sold_s is not None
-            self._considered = (request.sla, risk_now, sold_s)
+            self.considered = (request.sla, risk_now, sold_s)
         return answer
+
+    def recall_considered(self, considered: Considered | None) -> None:
+        """Note the last request that was considered, and go on with this one, of which nothing is noted yet.
+
+        None: with a request of which population mode learns nothing.
+        """
+        if self.considered is not None:
+            sla, risk, lifetime_s = self.considered
+            log = self.request_logs.setdefault(sla, RequestLog(sla))
+            log.note_request(risk, lifetime_s, self.ledger.account(sla))
+        self.considered = considered
 
     def admit(self, request: Request, now_s: float, quote: Quote | None = None) -> list[Change] | Refusal:
         """Admit a spot request, or refuse it. quote: the last answer to it, if nothing has happened since."""

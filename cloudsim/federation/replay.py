@@ -25,7 +25,7 @@ from cloudsim.model.changes import Change, End, Ended, Started, TurnedAway
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Request
-from cloudsim.model.reserved_ids import is_block
+from cloudsim.model.reserved_ids import OVERFLOW, is_block
 from cloudsim.prediction.predictor import LocalPredictor
 
 #: Called with the time reached, in seconds of the federation.
@@ -121,7 +121,7 @@ class _Offer:
 
     @property
     def request_id(self) -> str:
-        return f"overflow/{self.home}/{self.instance}/{self.attempt}"
+        return f"{OVERFLOW}{self.home}/{self.instance}/{self.attempt}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloudsim.model.codes import Code
+from cloudsim.model.reserved_ids import OVERFLOW
 
 
 class Kind(Code):
@@ -19,6 +20,21 @@ class Mode(Code):
 
     STRICT = "strict"  # to each: the request's own risk is at most its SLA
     POPULATION = "population"  # to all: the mean risk of the admitted is at most their SLA
+
+
+class Door(Code):
+    """The ways in which a spot request comes to a cloud."""
+
+    OVERFLOW = "overflow"  # a full cloud had to turn it away: it comes when clouds are full together
+    WORKLOAD = "workload"  # a member of the federation offers a recorded load
+    USER = "user"  # somebody asks for it
+
+
+def door_of(request_id: str, origin: str) -> Door:
+    """Return the door through which a spot request came; its id and its origin tell."""
+    if request_id.startswith(OVERFLOW):
+        return Door.OVERFLOW
+    return Door.WORKLOAD if request_id.startswith(f"{origin}-w") else Door.USER
 
 
 class Spread(Code):
@@ -81,3 +97,8 @@ class Request:
     def promised(self) -> bool:
         """True if the request asks for a promise."""
         return promises(self.kind, self.sla)
+
+    @property
+    def door(self) -> Door:
+        """The door through which it came."""
+        return door_of(self.id, self.origin)

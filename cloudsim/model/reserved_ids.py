@@ -1,4 +1,4 @@
-"""Ids that a cloud gives to on-demand instances by itself: its own load, and blocks of room that it keeps."""
+"""Ids that are given by the federation itself: of own loads, of room that a cloud keeps, and of overflow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ HEADROOM, FREED = "headroom-", "freed-"
 
 #: The beginnings that no id of a request may have, after the cloud's id and a slash.
 RESERVED = ("own-", HEADROOM, FREED)
+
+#: The beginning of the id of a spot request for an on-demand request that a full cloud had to turn away.
+OVERFLOW = "overflow/"
 
 #: The least time, in seconds, for which freed room is kept for the user who was refused.
 FREED_S = 300.0

@@ -217,6 +217,7 @@ def test_the_command_line_says_so(spotfed: Run, faithless: FakeOwner) -> None:
         "0",
         "0",
         "3",
+        "1",
         "1.0000",
         "0.2924–1.0000",
         "0.0000",

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 from broker.contract import CloudInfo, Lease, read_message, write_message
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import Launch, LaunchRules
-from broker.contract.leases import OVERFLOW_PREFIX
 from broker.leases.instances import KEPT_S, read_agent_public_key
 from broker.signing.agent_keys import SealError, public_half, seal, unseal
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 from cloudsim.model.flavours import CloudFlavour
+from cloudsim.model.reserved_ids import OVERFLOW
 from workers.agents.lease_reader import LeaseReader
 
 log = structlog.get_logger(__name__)
@@ -135,7 +135,7 @@ class CloudLeases:
             return lease.launch
         name = lease.launch.sealed or ""
         sealed = cast("bytes | None", self._client.get(self._keys.launch(name)))
-        if sealed is None and lease.request.startswith(OVERFLOW_PREFIX):
+        if sealed is None and lease.request.startswith(OVERFLOW):
             # Written by the agent of the cloud whose user it is, which can write no others.
             sealed = cast("bytes | None", self._client.get(self._keys.overflow_launch(lease.origin, name)))
         if sealed is None or self._key is None:

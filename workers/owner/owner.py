@@ -308,7 +308,14 @@ class Owner:
         time a question may be curiosity, and the reservation counts.
         """
         counts = is_ask == self.spec.trace_time
-        return self._answer(request, launch, self.cloud.consider if counts else self.cloud.quote)
+        return self._answer(request, launch, self._count if counts else self.cloud.quote)
+
+    def _count(self, request: Request) -> Quote | Refusal:
+        """Let the cloud consider a request, and write down what population mode learns from it."""
+        before, answer = self.cloud.considered, self.cloud.consider(request)
+        if before is not None or self.cloud.considered is not None:
+            self._writer.emit(EventKind.CONSIDERED, self.cloud.now_s, considered=self.cloud.considered)
+        return answer
 
     def _ask(self, launch: Launch | None, request: Request) -> Quote | Refusal:
         """Return what the cloud would answer, without counting the request."""

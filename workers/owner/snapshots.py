@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from broker.contract import Event, Lease, OverflowState
 from broker.journal.hash_chain import parse_entry_id
+from cloudsim.admission.population import Considered, RequestLog, Threshold
 from cloudsim.admission.promise_ledger import Account
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_ON_DEMAND
@@ -62,6 +63,9 @@ class SnapshotHead(BaseModel):
     take_backs: TakeBacks = TakeBacks()
     own_peak_cores: int = 0
     largest_own_cores: int = 0
+    considered: Considered | None = None
+    # By SLA: number of requests, (risk, lifetime) of the recent ones, and what the threshold is made of.
+    request_logs: tuple[tuple[float, int, tuple[tuple[float, float], ...], float, float], ...] = ()
     closed_from: int | None = None  # nodes that are added from this number on are closed too
     closed: int = 0  # lines of the answer log; those of the history follow
 
@@ -115,6 +119,11 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         take_backs=cloud.take_backs,
         own_peak_cores=cloud.own_peak_cores,
         largest_own_cores=cloud.largest_own_cores,
+        considered=cloud.considered,
+        request_logs=tuple(
+            (sla, log.count, log.recent, log.threshold.most, log.threshold.price_per_s)
+            for sla, log in cloud.request_logs.items()
+        ),
         closed_from=len(cloud.inventory.node_cores) if cloud.inventory.closes_new else None,
         closed=len(closed),
     )
@@ -191,6 +200,9 @@ def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
     cloud.largest_own_cores = head.largest_own_cores
     for sla, running, completed, evicted, pending in head.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
+    cloud.considered = head.considered
+    for sla, count, recent, most, price_per_s in head.request_logs:
+        cloud.request_logs[sla] = RequestLog.restored(sla, count, recent, Threshold(most, price_per_s))
     cloud.contention.refused_at_s = head.waits
     cloud.now_s = head.now_s
     cloud.continue_own_load(head.own_load_next)

@@ -139,6 +139,8 @@ class OwnerState:
 
     def apply(self, event: Event) -> None:
         """Make a journal entry true again."""
+        if event.kind is EventKind.CONSIDERED:
+            self.cloud.recall_considered(event.considered)
         change = None if self._ends_lapsed(event) else _change(event)
         if change is not None:
             self.cloud.recall(change)
@@ -184,8 +186,8 @@ class OwnerState:
                 self.note_opening(event)
             case Event(kind=EventKind.CORDONED):
                 self._note_order(event.attempt)  # the cloud knows its closed nodes
-            case Event(kind=EventKind.TABLE):
-                pass  # the table itself is made again from the history
+            case Event(kind=EventKind.TABLE | EventKind.CONSIDERED):
+                pass  # the table itself is made again from the history; the cloud has noted the request
             case _:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
 

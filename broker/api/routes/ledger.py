@@ -31,7 +31,7 @@ async def ledger(
     origin: Annotated[str | None, Query(max_length=64, description="of this origin only")] = None,
     sla: Annotated[float | None, Query(ge=0, le=1, description="at this SLA only")] = None,
     by: Annotated[
-        str, Query(max_length=64, description="broken down by these: cloud, origin, sla, table")
+        str, Query(max_length=64, description="broken down by these: cloud, door, origin, sla, table")
     ] = "cloud,sla",
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
 ) -> Response:

@@ -23,7 +23,6 @@ from pydantic import ValidationError
 
 from broker.api.services.leases import LeaseService
 from broker.contract import CloudId, EventKind, Id, Launch, Lease, Needs, Overflow, SpotRequest, read_message
-from broker.contract.leases import OVERFLOW_PREFIX
 from broker.contract.version import since
 from broker.requests.errors import InFlightError
 from broker.requests.members import MembershipView
@@ -43,6 +42,7 @@ from broker.storage.streams import (
     Page,
     try_parse_event,
 )
+from cloudsim.model.reserved_ids import OVERFLOW
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class OverflowOffer(Needs):
     @property
     def request_id(self) -> str:
         """The id of the spot request. It names the cloud: two clouds may use the same id for an instance."""
-        return f"{OVERFLOW_PREFIX}{self.cloud}/{self.instance}/{self.attempt}"
+        return f"{OVERFLOW}{self.cloud}/{self.instance}/{self.attempt}"
 
 
 class OverflowService:
@@ -228,21 +228,15 @@ class OverflowService:
         """Tell owners which leases of their offers have ended, by the public events ``texts``."""
         batches: dict[str, list[Overflow]] = {}
         for text in texts:
-            if b'"request":"' + OVERFLOW_PREFIX.encode() not in text:
+            if b'"request":"' + OVERFLOW.encode() not in text:
                 continue  # nearly all events; not worth parsing
             event = try_parse_event(text)
             if event is None:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease
-            if (
-                outcome is None
-                or lease is None
-                or not lease.request.startswith(f"{OVERFLOW_PREFIX}{lease.origin}/")
-            ):
+            if outcome is None or lease is None or not lease.request.startswith(f"{OVERFLOW}{lease.origin}/"):
                 continue
-            instance, _, attempt = lease.request.removeprefix(f"{OVERFLOW_PREFIX}{lease.origin}/").rpartition(
-                "/"
-            )
+            instance, _, attempt = lease.request.removeprefix(f"{OVERFLOW}{lease.origin}/").rpartition("/")
             if not attempt.isdecimal():
                 continue  # a request that a user named like an offer
             batches.setdefault(lease.origin, []).append(

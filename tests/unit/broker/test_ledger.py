@@ -14,7 +14,7 @@ from broker.requests.routing import ReservedRoom, route
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.changes import RENEWAL
 from cloudsim.model.refusals import RefusalReason
-from cloudsim.model.requests import Kind
+from cloudsim.model.requests import Door, Kind
 from tests.unit.broker.requests.test_routing import member, wish
 from tests.unit.cloudsim.test_offers import TABLE
 from tests.unit.workers.owners import (
@@ -296,7 +296,7 @@ def test_accounts_are_picked_and_summed(told: Told) -> None:
     told.tell(EventKind.ADMITTED, "c", sla=0.1, table="t0")
     told.tell(EventKind.ADMITTED, "gone", sla=0.3)
     told.tell(EventKind.CANCELLED, "gone", sla=0.3)
-    assert [tuple(group) for group in sum_accounts([told.ledger], ["sla", "table"])] == [
+    assert [tuple(group)[:4] for group in sum_accounts([told.ledger], ["sla", "table"])] == [
         (None, None, 0.1, "t1"),
         (None, None, 0.1, "t0"),
         (None, None, 0.2, "t1"),
@@ -334,3 +334,23 @@ def test_who_broke_its_promises_is_asked_last_at_that_sla() -> None:
         assert route(wish(sla=sla), members, most=9).candidates == ("tight", "middle", "wide")
     full = ReservedRoom({"wide": 18})
     assert route(wish(sla=0.05), members, most=9, reserved=full).candidates == ("wide", "tight", "middle")
+
+
+def test_accounts_are_kept_by_door_and_evictions_come_in_peaks(told: Told) -> None:
+    for number, at_s in enumerate((0.0, 1800.0, 5000.0, 9000.0)):
+        for name, origin in (
+            (f"overflow/B/B/own-{number}/1", "B"),
+            (f"B-w0-{number}", "B"),
+            (f"{number}", "user"),
+        ):
+            told.tell(EventKind.ADMITTED, name, at_s, origin=origin)
+            kept = origin == "user" and number > 0
+            told.tell(EventKind.COMPLETED if kept else EventKind.EVICTED, name, at_s, origin=origin)
+    entries = make_entries(sum_accounts([told.ledger], ["door"]))
+    assert [(entry.door, entry.admitted, entry.evicted, entry.peaks) for entry in entries] == [
+        (Door.OVERFLOW, 4, 4, 2),
+        (Door.USER, 4, 1, 1),
+        (Door.WORKLOAD, 4, 4, 2),
+    ]
+    (entry,) = make_entries(sum_accounts([told.ledger], []))
+    assert (entry.evicted, entry.peaks, entry.door) == (9, 2, None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudsim.admission.population import FEWEST_REQUESTS, MARGIN, RequestLog, Threshold
-from cloudsim.admission.promise_ledger import Account, PromiseLedger
+from cloudsim.admission.promise_ledger import PEAK_S, Account, PromiseLedger
 from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, AdmissionRule, evidence_s
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
@@ -16,7 +17,7 @@ from cloudsim.history.event_log import START_SPOT
 from cloudsim.model.changes import End, Ended, Started
 from cloudsim.model.instances import Instance, Placement, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
-from cloudsim.model.requests import Kind, Mode, Request
+from cloudsim.model.requests import Door, Kind, Mode, Request, door_of
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.pipeline import plan
@@ -234,3 +235,33 @@ def test_what_the_history_cannot_speak_for_has_no_evidence() -> None:
 
 def replace_made_at(table: QuantileTable, made_at_s: float) -> QuantileTable:
     return QuantileTable.from_samples(list(table.samples.values()), table.node_cores, made_at_s)
+
+
+def test_overflow_leaves_room_for_one_peak_more_than_the_history_has_shown() -> None:
+    cloud, papers = Cloud(CloudSpec("a", (8,))), Cloud(CloudSpec("b", (8,), admission=PAPERS_ADMISSION))
+    for asked in (cloud, papers):
+        asked.table = harmless_table((8,))
+        asked.table.made_at_s = 400 * PEAK_S
+    for hours, admitted in ((1.0, True), (2.9, True), (3.1, False)):
+        request = spot("overflow/b/r/1", sla=0.01, lifetime_s=hours * PEAK_S)
+        answer, other = cloud.quote(request), cloud.quote(replace(request, id="r"))
+        assert isinstance(answer, Quote) is admitted
+        assert answer.eviction_probability == pytest.approx((hours + 1) / 400)
+        assert answer.survives_s == pytest.approx(3 * PEAK_S)
+        assert isinstance(other, Quote)
+        assert other.eviction_probability == 0
+        assert papers.quote(request).eviction_probability == 0
+
+
+@pytest.mark.parametrize(
+    ("request_id", "origin", "door"),
+    [
+        ("overflow/A/A/own-44/1", "A", Door.OVERFLOW),
+        ("overflow/A/A/own-44/1.1", "A", Door.OVERFLOW),
+        ("C-w0-17", "C", Door.WORKLOAD),
+        ("C-w0-17", "user", Door.USER),
+        ("r-1", "user", Door.USER),
+    ],
+)
+def test_the_id_and_the_origin_tell_the_door(request_id: str, origin: str, door: Door) -> None:
+    assert door_of(request_id, origin) is door

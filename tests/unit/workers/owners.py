@@ -215,6 +215,10 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "noticed_for": cloud.noticed_for,
         "promises": list(cloud.ledger),
         "take_backs": cloud.take_backs,
+        "considered": cloud.considered,
+        "request_logs": {
+            sla: (log.count, log.recent, log.threshold) for sla, log in cloud.request_logs.items()
+        },
         "own_load_next": cloud.own_load_next,
         "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
         "instances": cloud.history.instances,

@@ -16,7 +16,11 @@ from broker.contract import (
     Room,
     Tick,
 )
+from cloudsim.admission.population import BETWEEN_UPDATES, FEWEST_REQUESTS
+from cloudsim.admission.rule import AdmissionRule
+from cloudsim.cloud.spec import CloudSpec
 from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Mode
 from tests.unit.workers.owners import (
     NOW,
     Live,
@@ -32,11 +36,15 @@ from tests.unit.workers.owners import (
     not_found,
     release,
     reserve,
+    snapshot,
     spec,
     start,
     stop,
 )
+from workers.owner import snapshots
 from workers.owner.answer_log import AnswerLog
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 
 @pytest.fixture
@@ -311,3 +319,32 @@ def test_the_book_forgets_the_oldest_ends_first() -> None:
     for attempt in ("a", "b", "c"):
         book.release(attempt)
     assert [book.get(attempt) is not None for attempt in ("a", "b", "c")] == [False, True, True]
+
+
+@pytest.mark.parametrize("slas", [(0.1,), (0.1, 0.25)])
+def test_population_mode_remembers_what_was_asked_in_journal_and_snapshot(slas: tuple[float, ...]) -> None:
+    cloud = CloudSpec("A", (4, 4), admission=AdmissionRule(Mode.POPULATION))
+    live = Live(OwnerSpec(cloud), harmless_table((4, 4)))
+    for number in range(FEWEST_REQUESTS + 30):
+        attempt, sla = f"r{number}.1", slas[number % len(slas)]
+        live.tell(reserve(attempt, lifetime_s=10.0 + number, sla=sla), float(number))
+        live.tell(confirm(attempt), float(number))
+        live.tell(cancel(attempt), float(number))
+        live.tell(ask(sla=0.5), float(number))  # curiosity teaches nothing
+        live.tell(reserve(f"plain-{number}.1"), float(number))  # nothing is promised
+        live.tell(cancel(f"plain-{number}.1"), float(number))
+    assert set(live.owner.cloud.request_logs) == set(slas)
+    known, threshold = snapshot(live.owner), live.owner.cloud.request_logs[slas[0]].threshold
+    assert (threshold.price_per_s > 0) is (len(slas) == 1), (
+        "too few of each are no reason to leave strictness"
+    )
+    live.crash()
+    packed = snapshots.pack(snapshots.take(live.owner.state, "1-1", "0" * 64))
+    restored = Owner.recover(live.spec, 9, [], snapshots.restored(live.spec, snapshots.unpack(packed)))
+    for key in ("request_logs", "considered"):
+        assert snapshot(restored)[key] == known[key]
+    for owner in (restored, live.owner):
+        owner.cloud.table = harmless_table((4, 4))
+        for number in range(BETWEEN_UPDATES + 1):
+            owner.handle(reserve(f"s{number}.1", sla=slas[0]), 1000.0, NOW)
+    assert snapshot(restored)["request_logs"] == snapshot(live.owner)["request_logs"] != known["request_logs"]

@@ -183,8 +183,7 @@ def test_so_they_do_with_gangs(grace_s: float) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "crash_every"),
-    # In population mode an owner that starts again is strict until it has heard enough requests.
-    [(Mode.STRICT, math.inf), (Mode.STRICT, 400), (Mode.POPULATION, math.inf)],
+    [(Mode.STRICT, math.inf), (Mode.STRICT, 400), (Mode.POPULATION, math.inf), (Mode.POPULATION, 400)],
 )
 def test_the_owners_give_the_report_of_the_replay(mode: Mode, crash_every: float) -> None:
     whole = federation(mode)
