@@ -17,7 +17,7 @@ def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
     """Check that node agents run on the clouds that run commands, and keep jobs apart there."""
     client, keys = installation.redis_client, installation.keys
     for cloud in installation.readable_clouds:
-        if not cloud.runs_commands:
+        if not cloud.runs_commands or cloud.instances is not None:
             continue
         name = f"node agent {cloud.id}"
         if not client.exists(keys.agent(cloud.id)):

@@ -12,9 +12,10 @@ from uuid import uuid4
 import redis.asyncio
 import structlog
 from joserfc.jwk import OKPKey
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from broker.contract import SpotRequest
+from broker.jobs.instance_tokens import InstanceTokens
 from broker.leases.instances import read_catalogue
 from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, find_targets
@@ -43,6 +44,7 @@ class LaunchSealer:
         speaks: Callable[[], int],
     ):
         self._client, self._keys, self._signing, self._speaks = client, keys, signing, speaks
+        self._tokens = InstanceTokens(client, keys)
 
     async def digest(self, request: SpotRequest, principal: str) -> str:
         """Return what tells the secrets of a request from others; empty if it has none."""
@@ -71,15 +73,18 @@ class LaunchSealer:
         launch = request.launch
         if launch is None:
             return request
-        if launch.secrets or launch.sealed:
-            raise UnsuitableError("launch", "secrets and sealed are set by the broker: leave them out")
+        if launch.secrets or launch.sealed or launch.agent_token:
+            raise UnsuitableError("launch", "secrets, sealed and agent_token are set by the broker")
         if self._speaks() < _SINCE:
             raise UnsuitableError("launch", "a process of this federation is older and does not know it yet")
-        if not launch.carried:
+        if not launch.carried and not launch.agent:
             return request
         targets = tuple(
             member.info.id for member in find_targets(request, members) if member.info.instances is not None
         )
+        if launch.agent and targets:
+            token = await self._tokens.make(targets[0], request.id or "")
+            launch = launch.model_copy(update={"agent_token": SecretStr(token)})
         text = json.dumps(launch.carried, sort_keys=True)
         if (text, targets) not in names:
             names[text, targets] = name = uuid4().hex

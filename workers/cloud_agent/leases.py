@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from broker.contract import Lease, read_message, write_message
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import Launch, LaunchRules
+from broker.leases.lease_reader import LeaseReader
 from broker.signing.agent_keys import SealError, public_half, unseal
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 from cloudsim.model.flavours import CloudFlavour
-from workers.agents.lease_reader import LeaseReader
 
 log = structlog.get_logger(__name__)
 

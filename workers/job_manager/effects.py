@@ -12,6 +12,7 @@ import structlog
 
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
 from broker.contract import Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
+from broker.contract.launch import Launch
 from broker.jobs.backup_servers import BackupServer, BackupServers
 from broker.jobs.events import make_work_id
 from broker.jobs.models import Outcome, Work
@@ -51,6 +52,7 @@ class JobEffects:
                 lifetime_s=plan.lifetime_s,
                 sla=plan.sla,
                 targets=(plan.cloud,),
+                launch=_make_launch(job) if plan.boots_agents else None,
             )
             for work in works
         ]
@@ -138,6 +140,11 @@ class JobEffects:
         return [
             grant.lease for grant in self._request_spot(job, attempt).values() if isinstance(grant, Grant)
         ]
+
+
+def _make_launch(job: JobRecord) -> Launch:
+    """Return what an instance of a real cloud is to run for the job: the cloud's node agent."""
+    return Launch(agent=True, image=job.wish.image, instance_type=job.wish.instance_type)
 
 
 def _shares_server(attempt: AttemptRecord) -> bool:

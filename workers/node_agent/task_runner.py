@@ -6,9 +6,11 @@ interrupts what is under way for a lesser one. Killing does not wait for the thr
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 
 import structlog
@@ -32,6 +34,7 @@ SAVE_S = 60.0
 #: Seconds kept free for the copy at the end of a notice while it is not known how long it takes.
 _COPY_S = 1.0
 _LOOK_S = 0.5
+_TERMINATED = 128 + signal.SIGTERM
 _WATCH_S = 0.02
 _NOTHING_USED = Usage(wall_s=0, cpu_s=0, peak_memory_gb=0)
 
@@ -70,6 +73,7 @@ class RunningTask:
         self._why: str | None = None
         self._copied_s = _COPY_S
         self._tried_at = 0.0  # when a checkpoint was last begun
+        self._is_warned = False
         self.report = before or WorkReport(work=work.id, state=WorkState.STARTING, at=time.time())
         self._thread = threading.Thread(target=self._run_thread, name=work.id, daemon=True)
 
@@ -105,6 +109,10 @@ class RunningTask:
             if self._request is TaskRequest.RUN:
                 self._leave_by = leave_by
         self._raise_request(TaskRequest.LEAVE)
+
+    def note_warning(self) -> None:
+        """Note that the machine warned all processes: if these end by SIGTERM now, they have not failed."""
+        self._is_warned = True
 
     def save(self) -> None:
         """Save a checkpoint, then end it."""
@@ -248,6 +256,13 @@ class RunningTask:
         if status is None:
             self._finish(WorkState.UNUSABLE, None, "its driver lost it")
             return
+        if (
+            self._is_warned
+            and status.noticed_at is None
+            and status.cause is None
+            and status.code == _TERMINATED
+        ):
+            status = replace(status, noticed_at=status.at)
         done = status.code == 0
         if done or (status.cause is None and status.noticed_at is not None and self._saves()):
             with self._lock:

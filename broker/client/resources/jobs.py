@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from broker.client.transport import Resource, parse
-from broker.jobs.models import ENDED, JobList, JobLog, JobState, JobView, JobWish, Outcome
+from broker.jobs.models import ENDED, JobFiles, JobList, JobLog, JobState, JobView, JobWish, Outcome
 
 _POLL_S = 1.0
 
@@ -80,6 +80,17 @@ class JobsResource(Resource):
                 return
             else:
                 time.sleep(_POLL_S)
+
+    def find_files(self, job: str, *, attempt: int | None = None, rank: int = 0) -> JobFiles:
+        """Return where the files are that an attempt (None: the one that won, else the latest) saved last.
+
+        Raises
+        ------
+        ProblemAnswer
+            When states of jobs are not kept in a bucket (status 409).
+        """
+        parameters = {"attempt": attempt, "rank": rank}
+        return parse(JobFiles, self._transport.send("GET", f"{_path(job)}/files", parameters=parameters))
 
     def cancel(self, job: str) -> JobView:
         """Ask for the end of a job.
