@@ -180,7 +180,8 @@ def make_work(job: JobRecord, attempt: AttemptRecord, rank: int) -> Work:
         save=None if checkpoint is None else checkpoint.save,
         resume=None if checkpoint is None else checkpoint.restore,
         restore=restore,
-        saves_on_notice=plan.saves_on_notice,
+        # How long the notice of a real cloud is shows only when it is given: then what can be saved is.
+        saves_on_notice=plan.saves_on_notice or (plan.boots_agents and plan.checkpoint_s is not None),
         wanted="save" if attempt.save_reason is not None else "run",
         revision=attempt.revision,
     )

@@ -1,0 +1,245 @@
+"""A federation whose clouds are real, with a bucket of moto's, for jobs on instances; all processes are real."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any, cast
+
+import boto3
+import httpx
+
+from broker.client import Client
+from broker.jobs.models import JobView
+from broker.local.federation import LocalFederation
+from broker.local.process_list import ProcessList, wall_time
+from broker.storage.connections import connect
+from tests.integration.agents import end_shim
+from tests.integration.test_local import free_port
+from tests.integration.worker_processes import ROOT
+from tests.support.wait import wait_until
+from tests.unit.workers.cloud_agent.ec2_server import REGION, Ec2Scene
+
+BUCKET = "states"
+#: Counts in its directory from what it finds there, and makes a file with all numbers, a directory and a link.
+COUNT = """
+n=$(cat n 2>/dev/null || echo 0)
+mkdir -p deep; ln -sf ../n deep/last
+echo "from $n"
+while [ $n -lt {count} ]; do
+  n=$((n + 1)); echo $n >> deep/all; echo $n > n.new; mv n.new n; echo "at $n"; sleep 0.1
+done
+"""
+_prefixes = itertools.count()
+
+
+@dataclass
+class JobsOnInstances:
+    """The federation. ``environment``: that of its processes."""
+
+    local: LocalFederation
+    client: Client
+    directory: Path
+    redis_url: str
+    seen: list[str] = field(default_factory=list)
+
+    def view(self, job: str) -> JobView:
+        return self.client.jobs.get(job)
+
+    def ended(self, job: str, limit_s: float) -> JobView:
+        wait_until(lambda: self.view(job).ended_at is not None, f"{job} ends", limit_s)
+        return self.view(job)
+
+    def kept(self, job: str, cloud: str, limit_s: float = 60.0) -> None:
+        """Waits for a state that an attempt on a cloud has saved, and that its job manager knows."""
+        wait_until(
+            lambda: [
+                one
+                for one in self.view(job).attempts
+                if one.cloud == cloud and one.checkpoints and one.ended_at is None
+            ],
+            f"{job} has saved a state on {cloud}",
+            limit_s,
+        )
+
+    def files(self, job: str) -> dict[str, str]:
+        """The files of a job as its user gets them: contents of files, and where links lead."""
+        parts = [httpx.get(url).raise_for_status().content for url in self.client.jobs.find_files(job).urls]
+        found = {}
+        with tarfile.open(fileobj=BytesIO(b"".join(parts))) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isreg() else None
+                found[member.name] = member.linkname if content is None else content.read().decode()
+        return found
+
+    def tells_nobody(self, tokens: set[str]) -> None:
+        """No token is in a log, or anywhere in Redis."""
+        assert tokens
+        for log in (self.directory / "state" / "logs").iterdir():
+            text = log.read_text(errors="replace")
+            assert not [token for token in tokens if token in text], log
+        client = connect(self.redis_url)
+        prefix = self.local.key_prefix
+        for key in cast("list[bytes]", client.keys(f"{prefix}*")):
+            dumped = cast("bytes", client.dump(key)) or b""
+            assert not [token for token in tokens if token.encode() in dumped + key], key
+        client.close()
+
+
+@contextmanager
+def bucket() -> Iterator[dict[str, str]]:
+    """A store that speaks S3, with a bucket; what processes are told of it."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        told = {
+            "AWS_ACCESS_KEY_ID": "federation",
+            "AWS_SECRET_ACCESS_KEY": "secret-of-the-bucket",
+            "AWS_DEFAULT_REGION": REGION,
+            "SPOTFED_JOBS_BUCKET": f"s3://{BUCKET}/jobs",
+            "SPOTFED_JOBS_BUCKET_URL": url,
+        }
+        wait_until(lambda: _answers(url), "the store")
+        store(told).create_bucket(Bucket=BUCKET)
+        yield told
+    finally:
+        server.kill()
+        server.wait()
+
+
+def store(told: Mapping[str, str]) -> Any:
+    """A client of the store, with the credentials of the federation."""
+    return boto3.client(
+        "s3",
+        endpoint_url=told["SPOTFED_JOBS_BUCKET_URL"],
+        region_name=REGION,
+        aws_access_key_id=told["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=told["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def federation(
+    directory: Path, redis_url: str, text: str, clouds: tuple[str, ...], port: int, told: Mapping[str, str]
+) -> Iterator[JobsOnInstances]:
+    """The federation of that file, whose clouds are all real."""
+    file = directory / "federation.toml"
+    file.write_text(text)
+    options = wall_time(speed=1, history="1h", samples=10, seed=0)
+    layout = ProcessList(file, clouds, options, 0, port=port, instanced=clouds, boots_agents=True)
+    prefix = f"ij{os.getpid()}-{next(_prefixes)}:"
+    local = LocalFederation(
+        layout, directory / "state", redis_url, prefix, forget=True, environment=dict(told)
+    )
+    with local, local.client() as client:
+        yield JobsOnInstances(local, client, directory, redis_url)
+
+
+def install_script(told: Mapping[str, str]) -> str:
+    """What an operator's installation does here: spotfed is there, and no credential comes along."""
+    names = " ".join(sorted({*told, "SPOTFED_REDIS_URL", "SPOTFED_API_KEY"}))
+    return f"unset {names}\nexport PYTHONPATH={ROOT} PYTHONUNBUFFERED=1\ncd /\n"
+
+
+class Hypervisor(threading.Thread):
+    """Stands for the machines of a cloud that speaks EC2: runs the user data of its instances, as cloud-init does.
+
+    It reads them at the cloud's API. What an instance runs is killed when it is terminated.
+    """
+
+    def __init__(self, scene: Ec2Scene, region: str, directory: Path):
+        super().__init__(daemon=True, name=f"hypervisor-{region}")
+        self._ec2 = boto3.client(
+            "ec2", region_name=region, endpoint_url=scene.url, aws_access_key_id=scene.user,
+            aws_secret_access_key=scene.secret,
+        )  # fmt: skip
+        self._directory, self._ending = directory, threading.Event()
+        self._machines: dict[str, subprocess.Popen[bytes]] = {}
+        self.user_data: list[str] = []
+
+    def run(self) -> None:
+        while not self._ending.wait(0.2):
+            alive = self.instances()
+            for name in alive - self._machines.keys():
+                self._machines[name] = self._boot(name)
+            for name in set(self._machines) - alive:
+                self._cut(name)
+
+    def instances(self) -> set[str]:
+        """Those that run."""
+        found = [one for part in self._ec2.describe_instances()["Reservations"] for one in part["Instances"]]
+        return {one["InstanceId"] for one in found if one["State"]["Name"] == "running"}
+
+    def take_back(self) -> None:
+        """The cloud terminates all instances."""
+        self._ec2.terminate_instances(InstanceIds=sorted(self.instances()))
+
+    def stop(self) -> None:
+        self._ending.set()
+        self.join(10)
+        for name in list(self._machines):
+            self._cut(name)
+
+    def _boot(self, name: str) -> subprocess.Popen[bytes]:
+        told = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")
+        text = base64.b64decode(told["UserData"]["Value"]).decode()
+        self.user_data.append(text)
+        machine = self._directory / name
+        machine.mkdir(mode=0o755)
+        script = machine / "user-data"
+        script.write_text(text)
+        environment = {"PATH": os.environ["PATH"], "TMPDIR": str(machine)}
+        with (machine / "console").open("wb") as console:
+            return subprocess.Popen(
+                ["/bin/sh", script], env=environment, stdout=console, stderr=console, start_new_session=True
+            )
+
+    def _cut(self, name: str) -> None:
+        machine = self._machines.pop(name)
+        machine.kill()
+        machine.wait()
+        for state in (self._directory / name).glob("*/agents/instance/*/state"):
+            end_shim(state)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory that all users may pass through, as jobs have users of their own."""
+    with ExitStack() as stack:
+        directory = Path(tempfile.mkdtemp(prefix="spotfed-jobs-"))
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        directory.chmod(0o755)
+        yield directory
+
+
+def token_of(user_data: str) -> str:
+    """The token in a script."""
+    (line,) = (line for line in user_data.splitlines() if "umask 077" in line)
+    return line.split("printf %s ")[1].split()[0].strip("'")
+
+
+Evict = Callable[[], None]
