@@ -1,4 +1,4 @@
-"""A federation whose clouds are real, with a bucket of moto's, for jobs on instances; all processes are real."""
+"""A federation whose clouds are real, with a bucket at moto's server, for batch jobs on instances."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import sys
 import tarfile
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
@@ -22,10 +22,13 @@ import boto3
 import httpx
 
 from broker.client import Client
+from broker.jobs.events import JobEntry
 from broker.jobs.models import JobView
+from broker.jobs.store import JobStore
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 from tests.integration.agents import end_shim
 from tests.integration.test_local import free_port
 from tests.integration.worker_processes import ROOT
@@ -33,14 +36,13 @@ from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.ec2_server import REGION, Ec2Scene
 
 BUCKET = "states"
-#: Counts in its directory from what it finds there, and makes a file with all numbers, a directory and a link.
+#: Writes numbers into a file, from where that ends, and makes a link to it.
 COUNT = """
-n=$(cat n 2>/dev/null || echo 0)
-mkdir -p deep; ln -sf ../n deep/last
+mkdir -p deep; touch deep/numbers; ln -sf deep/numbers link
+n=$(wc -l < deep/numbers)
 echo "from $n"
-while [ $n -lt {count} ]; do
-  n=$((n + 1)); echo $n >> deep/all; echo $n > n.new; mv n.new n; echo "at $n"; sleep 0.1
-done
+while [ $n -lt {count} ]; do n=$((n + 1)); echo $n >> deep/numbers; sleep 0.1; done
+echo done
 """
 _prefixes = itertools.count()
 
@@ -53,7 +55,19 @@ class JobsOnInstances:
     client: Client
     directory: Path
     redis_url: str
-    seen: list[str] = field(default_factory=list)
+
+    @property
+    def client_url(self) -> str:
+        """The address of the API."""
+        return self.local.processes.url
+
+    def entries(self, job: str) -> list[JobEntry]:
+        """The journal of a job."""
+        client = connect(self.redis_url)
+        try:
+            return JobStore(client, RedisKeys(self.local.key_prefix)).read_entries(job)
+        finally:
+            client.close()
 
     def view(self, job: str) -> JobView:
         return self.client.jobs.get(job)
@@ -166,9 +180,10 @@ def install_script(told: Mapping[str, str]) -> str:
 
 
 class Hypervisor(threading.Thread):
-    """Stands for the machines of a cloud that speaks EC2: runs the user data of its instances, as cloud-init does.
+    """Stands for the machines of a cloud that speaks EC2: runs the user data of its instances.
 
-    It reads them at the cloud's API. What an instance runs is killed when it is terminated.
+    It reads them at the cloud's API, and has a shell run them, as cloud-init does. What an instance runs is
+    killed when it is terminated.
     """
 
     def __init__(self, scene: Ec2Scene, region: str, directory: Path):
@@ -227,6 +242,17 @@ class Hypervisor(threading.Thread):
 
 
 @contextmanager
+def ec2_machines(scene: Ec2Scene, region: str, directory: Path) -> Iterator[Hypervisor]:
+    """The machines of a region, which run until the end."""
+    hypervisor = Hypervisor(scene, region, directory)
+    hypervisor.start()
+    try:
+        yield hypervisor
+    finally:
+        hypervisor.stop()
+
+
+@contextmanager
 def scratch() -> Iterator[Path]:
     """A directory that all users may pass through, as jobs have users of their own."""
     with ExitStack() as stack:
@@ -240,6 +266,3 @@ def token_of(user_data: str) -> str:
     """The token in a script."""
     (line,) = (line for line in user_data.splitlines() if "umask 077" in line)
     return line.split("printf %s ")[1].split()[0].strip("'")
-
-
-Evict = Callable[[], None]

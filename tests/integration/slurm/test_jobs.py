@@ -1,23 +1,41 @@
-"""Batch jobs on leases of a real Slurm cluster: each lease is a job of Slurm, which starts a node agent."""
+"""Batch jobs on leases of real clouds, which take their instances back while the jobs run.
+
+Each lease of the cluster is a job of Slurm, which starts a node agent. Each lease of the clouds that speak
+EC2 is an instance of moto's, and the test runs what such an instance would: the user data that the cloud has.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 
 import pytest
 
-from broker.jobs.models import JobState, JobWish, Outcome
-from tests.integration.instance_jobs import COUNT, bucket, federation, install_script, scratch
+from broker.client import Client, UnauthorizedError
+from broker.jobs.events import JobFinished
+from broker.jobs.models import Checkpoints, JobState, JobWish, Outcome, Profile
+from tests.integration.instance_jobs import (
+    COUNT,
+    bucket,
+    ec2_machines,
+    federation,
+    install_script,
+    scratch,
+    token_of,
+)
 from tests.integration.slurm.cluster import cluster
 from tests.integration.test_local import free_port
 from tests.support.wait import wait_until
+from tests.unit.workers.cloud_agent.ec2_server import IMAGE, REGION, ec2_scene
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
+WEST = "us-west-2"
 FEDERATION = """
 [[cloud]]
 id = "hpc"
 nodes = "2x4"
+spot_usd_per_core_hour = 0.01
+on_demand_usd_per_core_hour = 0.1
 
 [cloud.instances]
 driver = "slurm"
@@ -26,45 +44,86 @@ script = "start.sh"
 config = "{config}"
 poll = "0.5s"
 output = "{directory}/agent-%j.out"
-
-[cloud.instances.jobs]
-url = "{url}"
-install = "install.sh"
-python = "{python}"
-boot = "10s"
+jobs = {jobs}
 """
+EC2 = """
+[[cloud]]
+id = "{cloud}"
+nodes = "2x4"
+spot_usd_per_core_hour = {usd}
+on_demand_usd_per_core_hour = 0.1
+
+[cloud.instances]
+driver = "ec2"
+endpoint = "{url}"
+region = "{region}"
+image = "{image}"
+sizes = {{ 1 = "t2.micro", 4 = "m5.xlarge" }}
+poll = "0.5s"
+jobs = {jobs}
+"""
+#: What is counted to, and the files that a job then returns.
+LAST = 150
+FILES = {"deep": "", "deep/numbers": "".join(f"{n}\n" for n in range(1, LAST + 1)), "link": "deep/numbers"}
 
 
-def test_a_job_runs_on_a_lease_and_its_files_come_back(redis_url: str) -> None:
-    import sys
-
+def test_a_job_is_taken_back_twice_and_ends_once_with_its_files(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = free_port()
-    with bucket() as told, cluster() as slurm, scratch() as directory:
+    with (
+        bucket() as told,
+        cluster() as slurm,
+        scratch() as directory,
+        ec2_scene(directory, monkeypatch) as ec2,
+        ec2_machines(ec2, REGION, directory) as east,
+        ec2_machines(ec2, WEST, directory) as west,
+    ):
         (directory / "start.sh").write_text("#!/bin/sh\nexec sleep 1000\n")
         (directory / "install.sh").write_text(install_script(told))
-        text = FEDERATION.format(
-            config=slurm.config, directory=slurm.directory, url=f"http://127.0.0.1:{port}", python=sys.executable
+        jobs = (
+            f'{{ url = "http://127.0.0.1:{port}", install = "install.sh", python = "{sys.executable}", '
+            'boot = "10s" }'
         )
-        with federation(directory, redis_url, text, ("hpc",), port, told) as world:
-            wish = JobWish.model_validate(
-                {
-                    "id": "count", "home": "hpc", "origin": "guest", "profile": {"work_s": 5.0, "memory_gb": 0.001},
-                    "command": ("/bin/sh", "-c", COUNT.format(count=30)), "checkpoint": {},
-                }
+        text = FEDERATION.format(config=slurm.config, directory=slurm.directory, jobs=jobs)
+        for cloud, region, usd in (("east", REGION, 0.02), ("west", WEST, 0.03)):
+            text += EC2.format(cloud=cloud, region=region, url=ec2.url, image=IMAGE, usd=usd, jobs=jobs)
+        login = {"SPOTFED_CLOUD_USER": ec2.user, "SPOTFED_CLOUD_SECRET": ec2.secret}
+        with federation(directory, redis_url, text, ("hpc", "east", "west"), port, told | login) as world:
+            world.client.jobs.submit(
+                JobWish(
+                    id="count",
+                    origin="guest",
+                    home="hpc",
+                    command=("/bin/sh", "-c", COUNT.format(count=LAST)),
+                    profile=Profile(work_s=20.0, memory_gb=0.001),
+                    checkpoint=Checkpoints(),
+                    slack=0.5,
+                )
             )
-            world.client.jobs.submit(wish)
-            try:
-                job = world.ended("count", 90)
-            except AssertionError:
-                print(world.view("count").model_dump_json(indent=1))
-                for log in [*slurm.directory.glob("agent-*.out"), *(directory / "state" / "logs").iterdir()]:
-                    print("---", log, log.read_text()[-3000:])
-                raise
-            print(job.model_dump_json(indent=1))
-            for log in [*slurm.directory.glob("agent-*.out")]:
-                    print("---", log, log.read_text()[-3000:])
+            world.kept("count", "hpc")
+            slurm.submit("--nodes=2", "--exclusive")
+            world.kept("count", "east")
+            east.take_back()
+            job = world.ended("count", 120)
             assert job.state is JobState.FINISHED, job.said
-            files = world.files("count")
-            print(files)
-            assert files["n"] == "30\n"
-            wait_until(lambda: not slurm.states(), "no job of Slurm is left")
+            assert [(one.cloud, one.outcome) for one in job.attempts] == [
+                ("hpc", Outcome.EVICTED),
+                ("east", Outcome.EVICTED),
+                ("west", Outcome.WON),
+            ]
+            noticed, taken, won = job.attempts
+            assert (taken.restored_from, won.restored_from) == (1, 2)
+            assert noticed.lost_s == 0.0, noticed  # its notice was time enough
+            assert world.files("count") == FILES
+            ends = [entry.kind for entry in world.entries("count") if isinstance(entry, JobFinished)]
+            assert ends == ["finished"]
+            wait_until(lambda: not (east.instances() | west.instances()), "no instance is left")
+            tokens = {token_of(text) for text in [*east.user_data, *west.user_data]}
+            assert len(tokens) == 2
+            world.tells_nobody(tokens)
+            assert "from 0" in world.client.jobs.read_log("count", attempt=1).text
+            assert world.client.jobs.read_log("count").text.endswith("done\n")
+            for token in tokens:
+                with Client(world.client_url, token) as client, pytest.raises(UnauthorizedError):
+                    client.instance.get_work()
