@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 from urllib.parse import quote
+
+import httpx
 
 from broker.client.transport import Resource, parse
 from broker.jobs.models import ENDED, JobFiles, JobList, JobLog, JobState, JobView, JobWish, Outcome
+from broker.jobs.state_archive import ArchiveError, unpack
 
 _POLL_S = 1.0
 
@@ -92,6 +98,20 @@ class JobsResource(Resource):
         parameters = {"attempt": attempt, "rank": rank}
         return parse(JobFiles, self._transport.send("GET", f"{_path(job)}/files", parameters=parameters))
 
+    def fetch_files(
+        self, job: str, directory: Path, *, attempt: int | None = None, rank: int = 0
+    ) -> JobFiles:
+        """Write the files that an attempt saved last into a new directory; see ``find_files``.
+
+        Raises
+        ------
+        ArchiveError
+            When they cannot be read or written.
+        """
+        files = self.find_files(job, attempt=attempt, rank=rank)
+        unpack((_download(url) for url in files.urls), directory)
+        return files
+
     def cancel(self, job: str) -> JobView:
         """Ask for the end of a job.
 
@@ -110,6 +130,22 @@ class JobsResource(Resource):
             if view.state in ENDED or (until_s is not None and time.monotonic() >= until_s):
                 return view
             time.sleep(_POLL_S)
+
+
+def _download(url: str) -> IO[bytes]:
+    """Return the content of a signed address. Raises ArchiveError, without the address, which is a secret."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (whoever reads it closes it)
+    try:
+        with httpx.stream("GET", url) as answer:
+            answer.raise_for_status()
+            for block in answer.iter_bytes():
+                file.write(block)
+    except httpx.HTTPStatusError as error:
+        raise ArchiveError(f"the bucket answers {error.response.status_code}") from None
+    except httpx.TransportError as error:
+        raise ArchiveError(f"the bucket does not answer ({type(error).__name__})") from None
+    file.seek(0)
+    return file
 
 
 def _path(job: str) -> str:
