@@ -18,7 +18,7 @@ from broker.cli.errors import CommandError, ExitCode, warn
 from broker.cli.options import build_model, parse_pairs
 from broker.cli.views.job import list_rows, status_lines
 from broker.jobs.models import JobState, JobView, JobWish
-from broker.jobs.state_archive import ArchiveError
+from broker.jobs.state_archive import StateArchiveError
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 
@@ -291,7 +291,7 @@ def files(
     with connected() as client:
         try:
             found = client.jobs.fetch_files(job_id, directory, attempt=attempt, rank=rank)
-        except (ArchiveError, OSError) as error:
+        except (StateArchiveError, OSError) as error:
             raise CommandError(f"the files cannot be fetched: {error}", ExitCode.FAILED) from error
     show_one(found, escape(f"the files of attempt {found.attempt} are in {directory}"), as_json=as_json)
 

@@ -21,7 +21,7 @@ KEPT_S = 86_400
 
 
 class InstanceToken(Message):
-    """What a token stands for. ``begun``: its work was handed out."""
+    """The meaning of a token: a piece of work on a cloud. ``begun``: that work was handed out."""
 
     cloud: CloudId
     work: Id

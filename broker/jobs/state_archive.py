@@ -11,6 +11,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -19,7 +20,7 @@ PART_BYTES = 256 * 2**20
 _BLOCK = 1 << 20
 
 
-class ArchiveError(Exception):
+class StateArchiveError(Exception):
     """The archive is broken, or holds what it must not."""
 
 
@@ -50,18 +51,21 @@ def unpack(parts: Iterable[IO[bytes]], target: Path) -> None:
 
     Raises
     ------
-    ArchiveError
+    StateArchiveError
         When it is broken, or holds what it must not.
     """
     target.mkdir(mode=0o700)
-    links: list[tuple[Path, str]] = []
+    links: dict[Path, str] = {}
     modes: list[tuple[Path, int]] = []
     try:
-        with tarfile.open(mode="r|", fileobj=_PartReader(parts)) as archive:  # type: ignore[call-overload]
+        with (
+            closing(_PartReader(parts)) as reader,
+            tarfile.open(mode="r|", fileobj=reader) as archive,  # type: ignore[call-overload]
+        ):
             for member in archive:
                 path = _place(target, member.name)
                 if member.issym():
-                    links.append((path, member.linkname))
+                    links[path] = member.linkname
                 elif member.isdir():
                     path.mkdir(mode=0o700)
                     modes.append((path, member.mode & 0o777))
@@ -73,13 +77,15 @@ def unpack(parts: Iterable[IO[bytes]], target: Path) -> None:
                     path.chmod(member.mode & 0o777 | 0o600)
                     os.utime(path, (member.mtime, member.mtime))
                 else:
-                    raise ArchiveError(f"{member.name!r} is neither a file nor a directory nor a link")
+                    raise StateArchiveError(f"{member.name!r} is neither a file nor a directory nor a link")
+        for path, text in links.items():
+            if links.keys() & set(path.parents):
+                raise StateArchiveError(f"{path.name!r} is below a link")
+            path.symlink_to(text)
+        for path, mode in reversed(modes):
+            path.chmod(mode | 0o700)
     except (tarfile.TarError, OSError, ValueError) as error:
-        raise ArchiveError(f"it cannot be unpacked: {error}") from error
-    for path, text in links:
-        path.symlink_to(text)
-    for path, mode in reversed(modes):
-        path.chmod(mode | 0o700)
+        raise StateArchiveError(f"it cannot be unpacked: {error}") from error
 
 
 def _walk(directory: Path) -> Iterator[Path]:
@@ -95,7 +101,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 def _place(target: Path, name: str) -> Path:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ArchiveError(f"{name!r} is outside its directory")
+        raise StateArchiveError(f"{name!r} is outside its directory")
     return target / path
 
 
@@ -137,6 +143,10 @@ class _PartReader:
     def __init__(self, parts: Iterable[IO[bytes]]):
         self._parts = iter(parts)
         self._part: IO[bytes] | None = None
+
+    def close(self) -> None:
+        if self._part is not None:
+            self._part.close()
 
     def read(self, size: int) -> bytes:
         data = b""

@@ -296,7 +296,7 @@ class RedisKeys:
         return f"{self.prefix}work-reports:{cloud}"
 
     def instance_token(self, digest: str) -> str:
-        """Name the expiring string with what the token of a node agent on an instance stands for.
+        """Name the expiring string with the meaning of the token of a node agent on an instance.
 
         ``digest`` is that of the token (``broker.jobs.instance_tokens``).
         """

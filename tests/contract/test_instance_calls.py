@@ -135,8 +135,6 @@ def test_a_token_opens_nothing_of_others(scene: Scene, monkeypatch: pytest.Monke
         for call in (client.jobs.list, client.leases.list, client.clouds.list):
             with pytest.raises(UnauthorizedError):
                 call()
-    with Client(scene.federation.url, KEY) as operator, pytest.raises(UnauthorizedError):
-        operator.instance.get_work()
     assert scene.works.read_reports("glade", ["k.1.0"]) == {}
 
 
@@ -144,6 +142,21 @@ def wanted(action: str, work: str, checkpoint: int) -> StateRequest:
     return StateRequest.model_validate(
         {"action": action, "work": work, "checkpoint": checkpoint, "files": ("part-00000",)}
     )
+
+
+def test_no_key_opens_what_tokens_open(scene: Scene) -> None:
+    paths = [
+        f"{method} {path}"
+        for path, verbs in httpx.get(f"{scene.federation.url}/openapi.json").json()["paths"].items()
+        for method in verbs
+        if path.startswith("/v1/instance/")
+    ]
+    assert len(paths) == 4
+    for key in (KEY, "", scene.token + "x"):
+        for method, _, path in (one.partition(" ") for one in paths):
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            answer = httpx.request(method, f"{scene.federation.url}{path}", headers=headers, json=None)
+            assert answer.status_code == 401, (path, answer.text)
 
 
 def test_a_token_dies_when_its_work_is_taken_back(scene: Scene) -> None:

@@ -49,7 +49,7 @@ async def work(
     return json_response(await services.instances.read_work(call, version))
 
 
-@router.put(
+@router.post(
     "/report",
     summary="How the work on an instance stands",
     status_code=204,
@@ -66,7 +66,7 @@ async def report(
     return Response(status_code=204)
 
 
-@router.put(
+@router.post(
     "/output",
     summary="What the work on an instance has written",
     status_code=204,

@@ -56,7 +56,7 @@ class InstanceCall:
 
 @dataclass(frozen=True)
 class _Assignment:
-    """What an instance has. work: None if none is assigned yet. lease: None if its cloud shows none."""
+    """The assignment of an instance. work: None before it has any. lease: None if its cloud shows none."""
 
     work: Work | None = None
     lease: Lease | None = None

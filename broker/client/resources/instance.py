@@ -29,12 +29,12 @@ class InstanceResource(Resource):
 
     def write_report(self, report: WorkReport, *, is_news: bool) -> None:
         """Report how the work stands; ``is_news``: a job manager is to look at it at once."""
-        self._transport.send("PUT", "/v1/instance/report", InstanceReport(report=report, is_news=is_news))
+        self._transport.send("POST", "/v1/instance/report", InstanceReport(report=report, is_news=is_news))
 
     def write_output(self, offset: int, part: bytes) -> None:
         """Show the last part of the output. ``offset``: number of bytes before it."""
         output = InstanceOutput.model_construct(offset=offset, part=part)
-        self._transport.send("PUT", "/v1/instance/output", output)
+        self._transport.send("POST", "/v1/instance/output", output)
 
     def sign(self, wanted: StateRequest) -> Sequence[str]:
         """Return addresses of files of a state."""

@@ -6,6 +6,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -14,7 +15,7 @@ import httpx
 
 from broker.client.transport import Resource, parse
 from broker.jobs.models import ENDED, JobFiles, JobList, JobLog, JobState, JobView, JobWish, Outcome
-from broker.jobs.state_archive import ArchiveError, unpack
+from broker.jobs.state_archive import StateArchiveError, unpack
 
 _POLL_S = 1.0
 
@@ -105,7 +106,7 @@ class JobsResource(Resource):
 
         Raises
         ------
-        ArchiveError
+        StateArchiveError
             When they cannot be read or written.
         """
         files = self.find_files(job, attempt=attempt, rank=rank)
@@ -133,18 +134,20 @@ class JobsResource(Resource):
 
 
 def _download(url: str) -> IO[bytes]:
-    """Return the content of a signed address. Raises ArchiveError, without the address, which is a secret."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115  (whoever reads it closes it)
-    try:
-        with httpx.stream("GET", url) as answer:
-            answer.raise_for_status()
-            for block in answer.iter_bytes():
-                file.write(block)
-    except httpx.HTTPStatusError as error:
-        raise ArchiveError(f"the bucket answers {error.response.status_code}") from None
-    except httpx.TransportError as error:
-        raise ArchiveError(f"the bucket does not answer ({type(error).__name__})") from None
-    file.seek(0)
+    """Return the content of a signed address. Raises StateArchiveError, which does not tell the address."""
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile())
+        try:
+            with httpx.stream("GET", url) as answer:
+                answer.raise_for_status()
+                for block in answer.iter_bytes():
+                    file.write(block)
+        except httpx.HTTPStatusError as error:
+            raise StateArchiveError(f"the bucket answers {error.response.status_code}") from None
+        except httpx.TransportError as error:
+            raise StateArchiveError(f"the bucket does not answer ({type(error).__name__})") from None
+        file.seek(0)
+        stack.pop_all()  # whoever reads it closes it
     return file
 
 

@@ -19,7 +19,7 @@ import httpx
 from broker.client import ClientError
 from broker.jobs.bucket import KEPT, BucketError
 from broker.jobs.models import StateRequest
-from broker.jobs.state_archive import ArchiveError, pack, unpack
+from broker.jobs.state_archive import StateArchiveError, pack, unpack
 from workers.node_agent.process.checkpoints import CheckpointStore
 from workers.node_agent.process.driver_protocol import DriverError, StoredCheckpoint
 from workers.node_agent.process.task_files import read_json, write_json
@@ -74,7 +74,7 @@ class BucketCheckpoints(CheckpointStore):
             names = [f"part-{part:05d}" for part in range(int(described.pop("parts")))]
             unpack(self._download_all(job, work, number, names), place / "files")
             write_json(place / "kept.json", asdict(StoredCheckpoint(**described)))
-        except (ArchiveError, ValueError, TypeError, KeyError) as error:
+        except (StateArchiveError, ValueError, TypeError, KeyError) as error:
             raise DriverError(f"state {number} of {work} cannot be used: {error}") from error
 
     def _download_all(self, job: str, work: str, number: int, names: Sequence[str]) -> Iterator[IO[bytes]]:
@@ -105,7 +105,11 @@ class BucketCheckpoints(CheckpointStore):
                     file.write(block)
             file.seek(0)
 
-        self._try("read", job, work, number, name, get)
+        try:
+            self._try("read", job, work, number, name, get)
+        except DriverError:
+            file.close()
+            raise
         return file
 
     def _try(
