@@ -25,6 +25,7 @@ LINK_S = 3_600
 KEPT = "kept.json"
 #: States of a piece of work that stay when another one is written: those that a job manager may still name.
 _STAY = 2
+_RETRIES = 2
 _METHODS = {"read": "get_object", "write": "put_object"}
 
 
@@ -68,7 +69,7 @@ class Bucket:
             s3={"addressing_style": style},
             connect_timeout=5,
             read_timeout=20,
-            retries={"mode": "standard"},
+            retries={"mode": "standard", "total_max_attempts": 1 + _RETRIES},
         )
         session = boto3.session.Session()
         region = session.region_name or "us-east-1"

@@ -52,7 +52,7 @@ class JobEffects:
                 lifetime_s=plan.lifetime_s,
                 sla=plan.sla,
                 targets=(plan.cloud,),
-                launch=_make_launch(job) if plan.boots_agents else None,
+                launch=make_launch(job, attempt),
             )
             for work in works
         ]
@@ -142,8 +142,10 @@ class JobEffects:
         ]
 
 
-def _make_launch(job: JobRecord) -> Launch:
-    """Return what an instance of a real cloud is to run for the job: the cloud's node agent."""
+def make_launch(job: JobRecord, attempt: AttemptRecord) -> Launch | None:
+    """Return what an instance of a real cloud is to run, its node agent; None on other clouds."""
+    if not attempt.plan.boots_agents:
+        return None
     return Launch(agent=True, image=job.wish.image, instance_type=job.wish.instance_type)
 
 
