@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import boto3
 import httpx
@@ -45,6 +45,8 @@ while [ $n -lt {count} ]; do n=$((n + 1)); echo $n >> deep/numbers; sleep 0.1; d
 echo done
 """
 _prefixes = itertools.count()
+
+Machines = TypeVar("Machines", bound="Hypervisor")
 
 
 @dataclass
@@ -75,6 +77,10 @@ class JobsOnInstances:
     def ended(self, job: str, limit_s: float) -> JobView:
         wait_until(lambda: self.view(job).ended_at is not None, f"{job} ends", limit_s)
         return self.view(job)
+
+    def evicted(self, job: str, times: int) -> None:
+        """Waits until so many attempts have been evicted."""
+        wait_until(lambda: self.view(job).evictions == times, f"{job} is evicted", 90)
 
     def kept(self, job: str, cloud: str, limit_s: float = 60.0) -> None:
         """Waits for a state that an attempt on a cloud has saved, and that its job manager knows."""
@@ -180,21 +186,25 @@ def install_script(told: Mapping[str, str]) -> str:
 
 
 class Hypervisor(threading.Thread):
-    """Stands for the machines of a cloud that speaks EC2: runs the user data of its instances.
+    """Stands for the machines of a cloud whose instances run nothing: runs the user data of its instances.
 
     It reads them at the cloud's API, and has a shell run them, as cloud-init does. What an instance runs is
     killed when it is terminated.
     """
 
-    def __init__(self, scene: Ec2Scene, region: str, directory: Path):
-        super().__init__(daemon=True, name=f"hypervisor-{region}")
-        self._ec2 = boto3.client(
-            "ec2", region_name=region, endpoint_url=scene.url, aws_access_key_id=scene.user,
-            aws_secret_access_key=scene.secret,
-        )  # fmt: skip
+    def __init__(self, directory: Path):
+        super().__init__(daemon=True)
         self._directory, self._ending = directory, threading.Event()
         self._machines: dict[str, subprocess.Popen[bytes]] = {}
         self.user_data: list[str] = []
+
+    def instances(self) -> set[str]:
+        """The cloud's names of the leases' instances that run."""
+        raise NotImplementedError
+
+    def read_user_data(self, name: str) -> str:
+        """What the cloud has for an instance, in base64."""
+        raise NotImplementedError
 
     def run(self) -> None:
         while not self._ending.wait(0.2):
@@ -204,15 +214,6 @@ class Hypervisor(threading.Thread):
             for name in set(self._machines) - alive:
                 self._cut(name)
 
-    def instances(self) -> set[str]:
-        """Those that run."""
-        found = [one for part in self._ec2.describe_instances()["Reservations"] for one in part["Instances"]]
-        return {one["InstanceId"] for one in found if one["State"]["Name"] == "running"}
-
-    def take_back(self) -> None:
-        """The cloud terminates all instances."""
-        self._ec2.terminate_instances(InstanceIds=sorted(self.instances()))
-
     def stop(self) -> None:
         self._ending.set()
         self.join(10)
@@ -220,8 +221,7 @@ class Hypervisor(threading.Thread):
             self._cut(name)
 
     def _boot(self, name: str) -> subprocess.Popen[bytes]:
-        told = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")
-        text = base64.b64decode(told["UserData"]["Value"]).decode()
+        text = base64.b64decode(self.read_user_data(name)).decode()
         self.user_data.append(text)
         machine = self._directory / name
         machine.mkdir(mode=0o755)
@@ -241,15 +241,37 @@ class Hypervisor(threading.Thread):
             end_shim(state)
 
 
+class Ec2Machines(Hypervisor):
+    """The machines of one region of a cloud that speaks EC2."""
+
+    def __init__(self, scene: Ec2Scene, region: str, directory: Path):
+        super().__init__(directory)
+        self._ec2 = boto3.client(
+            "ec2", region_name=region, endpoint_url=scene.url, aws_access_key_id=scene.user,
+            aws_secret_access_key=scene.secret,
+        )  # fmt: skip
+
+    def instances(self) -> set[str]:
+        found = [one for part in self._ec2.describe_instances()["Reservations"] for one in part["Instances"]]
+        return {one["InstanceId"] for one in found if one["State"]["Name"] == "running"}
+
+    def read_user_data(self, name: str) -> str:
+        told = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")
+        return str(told["UserData"]["Value"])
+
+    def take_back(self) -> None:
+        """The cloud terminates all instances."""
+        self._ec2.terminate_instances(InstanceIds=sorted(self.instances()))
+
+
 @contextmanager
-def ec2_machines(scene: Ec2Scene, region: str, directory: Path) -> Iterator[Hypervisor]:
-    """The machines of a region, which run until the end."""
-    hypervisor = Hypervisor(scene, region, directory)
-    hypervisor.start()
+def running(machines: Machines) -> Iterator[Machines]:
+    """Machines, which run until the end."""
+    machines.start()
     try:
-        yield hypervisor
+        yield machines
     finally:
-        hypervisor.stop()
+        machines.stop()
 
 
 @contextmanager

@@ -15,10 +15,11 @@ from broker.jobs.events import JobFinished
 from broker.jobs.models import Checkpoints, JobState, JobWish, Outcome, Profile
 from tests.integration.instance_jobs import (
     COUNT,
+    Ec2Machines,
     bucket,
-    ec2_machines,
     federation,
     install_script,
+    running,
     scratch,
     token_of,
 )
@@ -76,8 +77,8 @@ def test_a_job_is_taken_back_twice_and_ends_once_with_its_files(
         cluster() as slurm,
         scratch() as directory,
         ec2_scene(directory, monkeypatch) as ec2,
-        ec2_machines(ec2, REGION, directory) as east,
-        ec2_machines(ec2, WEST, directory) as west,
+        running(Ec2Machines(ec2, REGION, directory)) as east,
+        running(Ec2Machines(ec2, WEST, directory)) as west,
     ):
         (directory / "start.sh").write_text("#!/bin/sh\nexec sleep 1000\n")
         (directory / "install.sh").write_text(install_script(told))
