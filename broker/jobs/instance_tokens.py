@@ -2,7 +2,7 @@
 
 The API makes a token when a job manager requests the instance, and has it encrypted for the cloud agent that
 starts the instance (``broker.requests.launches``). Redis has its digest only. A token is good for nothing
-before its work is assigned, and dies with the attempt or the lease (``broker.api.services.instances``).
+before its work is assigned, and dies with the lease (``broker.api.services.instances``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ KEPT_S = 86_400
 
 
 class InstanceToken(Message):
-    """The meaning of a token: a piece of work on a cloud. ``begun``: that work was handed out."""
+    """The meaning of a token: a piece of work on a cloud. ``lease``: that of the work that was handed out."""
 
     cloud: CloudId
     work: Id
-    begun: bool = False
+    lease: Id | None = None
 
 
 class InstanceTokens:

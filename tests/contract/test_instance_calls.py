@@ -138,6 +138,10 @@ def test_a_token_opens_nothing_of_others(scene: Scene, monkeypatch: pytest.Monke
     assert scene.works.read_reports("glade", ["k.1.0"]) == {}
 
 
+def report(client: Client) -> None:
+    client.instance.write_report(WorkReport(work="j.1.0", state=WorkState.RUNNING, at=1.0), is_news=True)
+
+
 def wanted(action: str, work: str, checkpoint: int) -> StateRequest:
     return StateRequest.model_validate(
         {"action": action, "work": work, "checkpoint": checkpoint, "files": ("part-00000",)}
@@ -159,11 +163,19 @@ def test_no_key_opens_what_tokens_open(scene: Scene) -> None:
             assert answer.status_code == 401, (path, answer.text)
 
 
-def test_a_token_dies_when_its_work_is_taken_back(scene: Scene) -> None:
+def test_a_token_is_worthless_without_work_and_dies_with_the_lease(scene: Scene) -> None:
     work = scene.assign()
-    with scene.client() as client:
-        client.instance.get_work()
+    with scene.client() as client, Client(scene.federation.url, KEY) as operator:
+        known = client.instance.get_work()
         scene.works.drop("glade", [work.id])
+        assert client.instance.get_work(known.version).work is None
+        for call in (lambda: client.instance.sign(wanted("write", work.id, 1)), lambda: report(client)):
+            with pytest.raises(UnauthorizedError):
+                call()
+        scene.assign()  # a Redis that had lost it is told again
+        assert client.instance.get_work().work == work
+        scene.works.drop("glade", [work.id])
+        operator.leases.cancel(scene.lease.id)
         with pytest.raises(UnauthorizedError):
             client.instance.get_work()
     assert not list(scene.federation.redis.scan_iter(scene.federation.keys.instance_token("*")))

@@ -100,6 +100,8 @@ def test_what_is_taken_back_while_it_runs_is_ended_with_the_agent(scene: Scene, 
     wait_until(lambda: "shell" in log(scene), "its output")
     pid = int(log(scene).split()[-1])
     scene.works.drop("glade", ["j.1.0"])
+    with Client(scene.federation.url, KEY) as operator:
+        operator.leases.cancel(scene.lease.id)
     assert agent.wait(30) == 0
     assert not Path(f"/proc/{pid}").exists()
 

@@ -2,7 +2,7 @@
 
 Redis holds for them what it holds for other node agents (``broker.jobs.assignments``,
 ``broker.jobs.work_queue``), so job managers see no difference. A token stands for one piece of work. It is
-good for what that needs, and for nothing once the work was taken back or its lease has ended for a while.
+good for what that needs while it is assigned, and for nothing once its lease has ended for a while.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class InstanceService:
             if assignment.version != version or time.monotonic() > until_s:
                 break
             await asyncio.sleep(_LOOK_S)
-        has_begun = call.token.begun or assignment.work is not None
-        await self._tokens.keep(call.digest, call.token.model_copy(update={"begun": has_begun}))
+        lease = call.token.lease if assignment.work is None else assignment.work.instance
+        await self._tokens.keep(call.digest, call.token.model_copy(update={"lease": lease}))
         leave_in_s = None if assignment.leave_at is None else assignment.leave_at - time.time()
         return InstanceWork(
             version=assignment.version,
@@ -185,8 +185,10 @@ class InstanceService:
     def _read_assignment(self, token: InstanceToken) -> _Assignment | None:
         assignments = self._assignments(token.cloud)
         work = assignments.read_one(token.work)
-        if work is None:
-            return None if token.begun else _Assignment()
+        if work is None:  # not assigned yet, taken back, or lost by Redis, and then it comes again
+            lease = None if token.lease is None else assignments.read_lease(token.lease)
+            has_ended = token.lease is not None and (lease is None or not lease.state.is_open)
+            return None if has_ended else _Assignment()
         lease = assignments.read_lease(work.instance)
         leave_at = None
         if lease is not None and not lease.state.is_open and lease.ended_at_s is not None:

@@ -279,7 +279,10 @@ class JobOptions(BaseModel):
         return read_beside(path, info, MOST_PREFIX)
 
     def make_script(self, token: str) -> str:
-        """Return the script that starts the node agent with its token, which no other user may read."""
+        """Return the script that starts the node agent with its token, which no other user may read.
+
+        An agent that fails is started again; it takes up what runs. Batch systems warn the script, too.
+        """
         agent = f"{self.python} -m workers.node_agent --api {shlex.quote(self.url)}"
         lines = (
             "#!/bin/sh",
@@ -288,7 +291,8 @@ class JobOptions(BaseModel):
             f'(umask 077 && printf %s {shlex.quote(token)} >"$spotfed/token")',
             'export SPOTFED_STATE_DIR="$spotfed"',
             self.install,
-            f'exec {agent} --token-file "$spotfed/token"',
+            "trap : TERM",
+            f'until {agent} --token-file "$spotfed/token"; do sleep 5; done',
         )
         return "\n".join([*lines, ""])
 

@@ -32,6 +32,7 @@ from tests.unit.workers.job_manager.scenes import (
     report,
     wish,
 )
+from workers.job_manager.attempt_outcome import BOOT_LIMIT_S
 from workers.job_manager.effects import make_launch, make_work
 from workers.job_manager.market import JobMarket
 from workers.job_manager.observation import Denial, Grant
@@ -172,6 +173,22 @@ def test_instances_of_real_clouds_start_agents_and_save_on_any_notice() -> None:
     here.running()
     assert make_launch(here.job, here.job.attempts[0]) is None
     assert not make_work(here.job, here.job.attempts[0], 0).saves_on_notice
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_an_instance_of_a_real_cloud_that_never_reports_is_given_up(real: bool) -> None:
+    scene = Scene()
+    scene.plan(market=market(replace(offer("forge", 0.1), boots_agents=real), home=None))
+    scene.begin(started=False)
+    scene.decide(now=BOOT_LIMIT_S)
+    assert scene.job.live
+    scene.decide(now=BOOT_LIMIT_S + 100)
+    assert bool(scene.job.live) is not real
+    ended = scene.job.attempts[0].ended
+    if real:
+        assert ended is not None
+        assert ended.outcome is Outcome.FAILED
+        assert "no node agent of its instance has reported within 15" in ended.why
 
 
 def test_all_work_of_a_cloud_may_end_with_its_agent() -> None:
