@@ -82,7 +82,7 @@ class JobsOnInstances:
         """Waits until so many attempts have been evicted."""
         wait_until(lambda: self.view(job).evictions == times, f"{job} is evicted", 90)
 
-    def kept(self, job: str, cloud: str, limit_s: float = 60.0) -> None:
+    def kept(self, job: str, cloud: str, limit_s: float = 120.0) -> None:
         """Waits for a state that an attempt on a cloud has saved, and that its job manager knows."""
         wait_until(
             lambda: [

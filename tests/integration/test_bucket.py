@@ -79,6 +79,8 @@ def test_another_machine_begins_with_what_one_saved(
     other.states.restore("j", "j.1.0", 1, other.job, None)
     assert (other.job / "data").read_bytes() == content
     assert (other.job / "link").readlink() == Path("data")
+    other.states._fetch("j", "j.1.0", 1, other.states.directory_of("j", "j.1.0") / "1")  # at the same time
+    assert [path.name for path in other.states.directory_of("j", "j.1.0").iterdir()] == ["1"]
 
 
 def test_the_last_states_stay(states: Bucket, tmp_path: Path) -> None:

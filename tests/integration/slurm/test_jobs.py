@@ -106,7 +106,7 @@ def test_a_job_is_taken_back_twice_and_ends_once_with_its_files(
             slurm.submit("--nodes=2", "--exclusive")
             world.kept("count", "east")
             east.take_back()
-            job = world.ended("count", 120)
+            job = world.ended("count", 240)
             assert job.state is JobState.FINISHED, job.said
             assert [(one.cloud, one.outcome) for one in job.attempts] == [
                 ("hpc", Outcome.EVICTED),

@@ -10,6 +10,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
@@ -64,18 +65,23 @@ class BucketCheckpoints(CheckpointStore):
         super().restore(job, work, number, target, owner)
 
     def _fetch(self, job: str, work: str, number: int, place: Path) -> None:
-        """Copy a checkpoint from the bucket into its place in the directory."""
-        self.make_place(job, work)
-        self.trash.discard(place)
-        place.mkdir(mode=0o700)
+        """Copy a checkpoint from the bucket into its place in the directory.
+
+        Agents that share the directory may do so at once; the first one counts.
+        """
+        draft = Path(tempfile.mkdtemp(prefix="fetched-", dir=self.make_place(job, work)))
         try:
             with self._download(job, work, number, KEPT) as file:
                 described = json.load(file)
             names = [f"part-{part:05d}" for part in range(int(described.pop("parts")))]
-            unpack(self._download_all(job, work, number, names), place / "files")
-            write_json(place / "kept.json", asdict(StoredCheckpoint(**described)))
-        except (StateArchiveError, ValueError, TypeError, KeyError) as error:
+            unpack(self._download_all(job, work, number, names), draft / "files")
+            write_json(draft / "kept.json", asdict(StoredCheckpoint(**described)))
+            with suppress(OSError):
+                draft.rename(place)
+        except (StateArchiveError, ValueError, TypeError, KeyError, OSError) as error:
             raise DriverError(f"state {number} of {work} cannot be used: {error}") from error
+        finally:
+            self.trash.discard(draft)
 
     def _download_all(self, job: str, work: str, number: int, names: Sequence[str]) -> Iterator[IO[bytes]]:
         for name in names:
