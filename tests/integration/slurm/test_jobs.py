@@ -28,7 +28,7 @@ from tests.integration.test_local import free_port
 from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.ec2_server import IMAGE, REGION, ec2_scene
 
-pytestmark = pytest.mark.xdist_group("slurm")
+pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(600)]
 
 WEST = "us-west-2"
 FEDERATION = """
