@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -160,16 +161,12 @@ class Bucket:
                 self._client.delete_object(Bucket=self.name, Key=key)
 
 
-class _errors:  # noqa: N801  - used like a function
+@contextmanager
+def _errors() -> Iterator[None]:
     """Turn the errors of boto3 into BucketError."""
+    from botocore.exceptions import BotoCoreError, ClientError
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            return
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        if isinstance(error, BotoCoreError | ClientError):
-            raise BucketError(str(error)) from error
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise BucketError(str(error)) from error

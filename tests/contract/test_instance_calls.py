@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from broker.api.services import instances
-from broker.client import Client, InputRefusedError, ProblemAnswer, UnauthorizedError
+from broker.client import Client, InputRefusedError, NotFoundError, ProblemAnswer, UnauthorizedError
 from broker.contract import Lease
 from broker.contract.launch import LaunchRules
 from broker.identity.permissions import Role
@@ -170,7 +170,7 @@ def test_a_token_is_worthless_without_work_and_dies_with_the_lease(scene: Scene)
         scene.works.drop("glade", [work.id])
         assert client.instance.get_work(known.version).work is None
         for call in (lambda: client.instance.sign(wanted("write", work.id, 1)), lambda: report(client)):
-            with pytest.raises(UnauthorizedError):
+            with pytest.raises(NotFoundError):
                 call()
         scene.assign()  # a Redis that had lost it is told again
         assert client.instance.get_work().work == work

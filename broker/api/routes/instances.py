@@ -17,7 +17,7 @@ from broker.jobs.models import InstanceOutput, InstanceReport, InstanceWork, Sta
 router = APIRouter(
     prefix="/v1/instance",
     tags=["node agents on instances"],
-    responses=problem_responses(401, 422, 429, 503, 507),
+    responses=problem_responses(401, 404, 422, 429, 503, 507),
 )
 
 

@@ -20,7 +20,7 @@ import redis
 import redis.asyncio
 import structlog
 
-from broker.api.problems import bucket_away, invalid_field, no_bucket, unauthorized
+from broker.api.problems import bucket_away, invalid_field, no_bucket, not_found, unauthorized
 from broker.contract import Lease, LeaseState
 from broker.jobs.assignments import Assignments
 from broker.jobs.bucket import KEPT, Bucket, BucketError
@@ -131,8 +131,8 @@ class InstanceService:
         )
 
     async def write_report(self, call: InstanceCall, message: InstanceReport) -> None:
-        """Keep a report, and wake a job manager for news. Raises ProblemError (401, 422)."""
-        work = await self._require_work(call)
+        """Keep a report, and wake a job manager for news. Raises ProblemError (401, 404, 422)."""
+        work = _require_work(await self._read(call))
         if message.report.work != work.id:
             raise invalid_field("report.work", "is not the work of this token", work.id)
         await asyncio.to_thread(self._works.write_report, work.cloud, message.report)
@@ -140,17 +140,17 @@ class InstanceService:
             self._ring(work.job)
 
     async def write_output(self, call: InstanceCall, output: InstanceOutput) -> None:
-        """Show the last part of an output. Raises ProblemError (401, 422)."""
-        work = await self._require_work(call)
+        """Show the last part of an output. Raises ProblemError (401, 404, 422)."""
+        work = _require_work(await self._read(call))
         if len(output.part) > SHOWN_BYTES:
             raise invalid_field("part", "is too long", f"at most {SHOWN_BYTES} bytes")
         await asyncio.to_thread(self._works.write_log, work.cloud, work.id, output.offset, output.part)
 
     async def sign(self, call: InstanceCall, wanted: StateRequest) -> StateLinks:
-        """Return addresses of files of a state. Raises ProblemError (401, 409, 422, 503)."""
+        """Return addresses of files of a state. Raises ProblemError (401, 404, 409, 422, 503)."""
         assignment = await self._read(call)
-        work, lease = assignment.work, assignment.lease
-        if work is None or (lease is not None and not lease.state.is_open):
+        work, lease = _require_work(assignment), assignment.lease
+        if lease is not None and not lease.state.is_open:
             raise unauthorized("the lease of this token has ended")
         if self._bucket is None:
             raise no_bucket()
@@ -167,12 +167,6 @@ class InstanceService:
         if wanted.action == "write" and KEPT in wanted.files:
             bucket.drop_before(job, wanted.work, wanted.checkpoint)
         return list(bucket.sign(job, wanted))
-
-    async def _require_work(self, call: InstanceCall) -> Work:
-        work = (await self._read(call)).work
-        if work is None:
-            raise unauthorized("no work is assigned to this token")
-        return work
 
     async def _read(self, call: InstanceCall) -> _Assignment:
         """Return the assignment of a call. Raises ProblemError (401) when its token is worthless."""
@@ -217,3 +211,10 @@ class InstanceService:
         open_jobs = cast("list[bytes]", self._client.zrange(self._keys.open_jobs, 0, -1))
         before = datetime.fromtimestamp(time.time() - self._kept_s, UTC)
         return bucket.drop_old({job.decode() for job in open_jobs}, before)
+
+
+def _require_work(assignment: _Assignment) -> Work:
+    """Return the work. Raises ProblemError (404) while none is assigned."""
+    if assignment.work is None:
+        raise not_found("work")
+    return assignment.work
