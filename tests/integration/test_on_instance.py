@@ -148,6 +148,19 @@ def test_without_an_answer_it_goes_on_and_reports_later(
     assert report.exit_code == 7
 
 
+def test_the_agent_after_one_that_was_killed_takes_up_the_work(scene: Scene, start: Start) -> None:
+    agent = start(scene)
+    shell(scene, "trap 'exit 7' USR1; echo shell $$; while :; do sleep 0.1; done")
+    wait_until(lambda: "shell" in log(scene), "it runs")
+    reported(scene, lambda report: report.state is WorkState.RUNNING, "it is told")
+    agent.kill()
+    agent.wait()
+    os.kill(int(log(scene).split()[-1]), signal.SIGUSR1)
+    start(scene)
+    report = reported(scene, lambda report: report.ended_at, "it has ended")
+    assert (report.state, report.exit_code) == (WorkState.EXITED, 7)
+
+
 def test_an_unknown_token_ends_it(scene: Scene, start: Start) -> None:
     scene.token += "x"
     assert start(scene).wait(30) == 0
