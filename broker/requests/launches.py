@@ -73,8 +73,10 @@ class LaunchSealer:
         launch = request.launch
         if launch is None:
             return request
-        if launch.secrets or launch.sealed or launch.agent_token:
-            raise UnsuitableError("launch", "secrets, sealed and agent_token are set by the broker")
+        if launch.agent_token:
+            raise UnsuitableError("launch", "agent_token is set by the broker: leave it out")
+        if launch.secrets or launch.sealed:
+            raise UnsuitableError("launch", "secrets and sealed are set by the broker: leave them out")
         if self._speaks() < _SINCE:
             raise UnsuitableError("launch", "a process of this federation is older and does not know it yet")
         if not launch.carried and not launch.agent:
