@@ -6,6 +6,7 @@ import base64
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -238,7 +239,8 @@ class Hypervisor(threading.Thread):
 
     def _cut(self, name: str) -> None:
         machine = self._machines.pop(name)
-        machine.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(machine.pid, signal.SIGKILL)
         machine.wait()
         for state in (self._directory / name).glob("*/agents/instance/*/state"):
             end_shim(state)

@@ -53,7 +53,7 @@ class NodeAgent:
         self._unknown_since_s: dict[str, float] = {}
         self._heard: deque[str] = deque()
         self._wakened = threading.Event()
-        self._away = False
+        self._away: str | None = None  # who is
         self.instances: frozenset[str] = frozenset()
 
     def wake(self) -> None:
@@ -86,13 +86,13 @@ class NodeAgent:
             for task in list(self._tasks.values()):
                 self._reports.report(task)
         except AWAY as error:
-            if not self._away:
-                log.warning("the federation is away; work goes on", why=str(error))
-            self._away = True
+            if self._away is None:
+                self._away = "redis" if isinstance(error, redis.RedisError) else "the API"
+                log.warning(f"{self._away} is away; work goes on", why=str(error))
         else:
-            if self._away:
-                log.info("the federation is back")
-            self._away = False
+            if self._away is not None:
+                log.info(f"{self._away} is back")
+            self._away = None
 
     def _add_new(self, batch: AssignmentBatch) -> None:
         """Add work that is new here.

@@ -6,7 +6,6 @@ interrupts what is under way for a lesser one. Killing does not wait for the thr
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -34,7 +33,6 @@ SAVE_S = 60.0
 #: Seconds kept free for the copy at the end of a notice while it is not known how long it takes.
 _COPY_S = 1.0
 _LOOK_S = 0.5
-_TERMINATED = 128 + signal.SIGTERM
 _WATCH_S = 0.02
 _NOTHING_USED = Usage(wall_s=0, cpu_s=0, peak_memory_gb=0)
 
@@ -111,7 +109,7 @@ class RunningTask:
         self._raise_request(TaskRequest.LEAVE)
 
     def note_warning(self) -> None:
-        """Note that the machine warned all processes: if these end by SIGTERM now, they have not failed."""
+        """Note that the machine warned all processes: what ends now has not failed by itself."""
         self._is_warned = True
 
     def save(self) -> None:
@@ -256,12 +254,7 @@ class RunningTask:
         if status is None:
             self._finish(WorkState.UNUSABLE, None, "its driver lost it")
             return
-        if (
-            self._is_warned
-            and status.noticed_at is None
-            and status.cause is None
-            and status.code == _TERMINATED
-        ):
+        if self._is_warned and status.noticed_at is None:
             status = replace(status, noticed_at=status.at)
         done = status.code == 0
         if done or (status.cause is None and status.noticed_at is not None and self._saves()):
