@@ -77,8 +77,7 @@ def read_node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...
         raise InputError(f"no cloud is called {cloud!r}; there are: {', '.join(members)}", field="--cloud")
     if members[cloud].driver != "process":
         raise InputError(
-            f'{cloud} needs none here: its table in {path} has no driver = "process"',
-            field="--cloud",
+            f'{cloud} runs no commands here: its table in {path} needs driver = "process"', field="--cloud"
         )
     return members[cloud].spec.node_cores
 
