@@ -36,6 +36,7 @@ from tests.integration.test_local import free_port
 from tests.integration.worker_processes import ROOT
 from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.ec2_server import REGION, Ec2Scene
+from tests.unit.workers.cloud_agent.nova_server import NovaServer
 
 BUCKET = "states"
 #: Writes numbers into a file, from where that ends, and makes a link to it.
@@ -267,6 +268,21 @@ class Ec2Machines(Hypervisor):
     def take_back(self) -> None:
         """The cloud terminates all instances."""
         self._ec2.terminate_instances(InstanceIds=sorted(self.instances()))
+
+
+class NovaMachines(Hypervisor):
+    """The machines of the server that speaks Nova's API, as far as they run leases."""
+
+    def __init__(self, nova: NovaServer, directory: Path):
+        super().__init__(directory)
+        self._nova = nova
+
+    def instances(self) -> set[str]:
+        self._nova.settle()
+        return {name for name, server in self._nova.servers.items() if server["status"] == "ACTIVE"}
+
+    def read_user_data(self, name: str) -> str:
+        return str(self._nova.servers[name]["_user_data"])
 
 
 @contextmanager

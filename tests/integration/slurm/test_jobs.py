@@ -1,7 +1,8 @@
 """Batch jobs on leases of real clouds, which take their instances back while the jobs run.
 
-Each lease of the cluster is a job of Slurm, which starts a node agent. Each lease of the clouds that speak
-EC2 is an instance of moto's, and the test runs what such an instance would: the user data that the cloud has.
+Each lease of the cluster is a job of Slurm, which starts a node agent. Leases of the other two clouds, one of
+moto's that speaks EC2 and one that speaks Nova's API, are instances that run nothing: the test runs what they
+would, the user data that their cloud has.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from broker.jobs.models import Checkpoints, JobState, JobWish, Outcome, Profile
 from tests.integration.instance_jobs import (
     COUNT,
     Ec2Machines,
+    NovaMachines,
     bucket,
     federation,
     install_script,
@@ -26,11 +28,13 @@ from tests.integration.instance_jobs import (
 from tests.integration.slurm.cluster import cluster
 from tests.integration.test_local import free_port
 from tests.support.wait import wait_until
+from tests.unit.workers.cloud_agent import nova_server
 from tests.unit.workers.cloud_agent.ec2_server import IMAGE, REGION, ec2_scene
+from tests.unit.workers.cloud_agent.faults import Broken, served
+from tests.unit.workers.cloud_agent.nova_server import NovaServer
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(600)]
 
-WEST = "us-west-2"
 FEDERATION = """
 [[cloud]]
 id = "hpc"
@@ -49,9 +53,9 @@ jobs = {jobs}
 """
 EC2 = """
 [[cloud]]
-id = "{cloud}"
+id = "east"
 nodes = "2x4"
-spot_usd_per_core_hour = {usd}
+spot_usd_per_core_hour = 0.02
 on_demand_usd_per_core_hour = 0.1
 
 [cloud.instances]
@@ -63,6 +67,24 @@ sizes = {{ 1 = "t2.micro", 4 = "m5.xlarge" }}
 poll = "0.5s"
 jobs = {jobs}
 """
+OPENSTACK = """
+[[cloud]]
+id = "west"
+nodes = "2x4"
+spot_usd_per_core_hour = 0.03
+on_demand_usd_per_core_hour = 0.1
+
+[cloud.instances]
+driver = "openstack"
+endpoint = "{url}/identity/v3"
+region = "here"
+interface = "internal"
+project = "{project}"
+image = "{image}"
+sizes = {{ 1 = "m1.small", 4 = "m1.large" }}
+poll = "0.5s"
+jobs = {jobs}
+"""
 #: What is counted to, and the files that a job then returns.
 LAST = 150
 FILES = {"deep": "", "deep/numbers": "".join(f"{n}\n" for n in range(1, LAST + 1)), "link": "deep/numbers"}
@@ -71,14 +93,15 @@ FILES = {"deep": "", "deep/numbers": "".join(f"{n}\n" for n in range(1, LAST + 1
 def test_a_job_is_taken_back_twice_and_ends_once_with_its_files(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = free_port()
+    port, nova = free_port(), NovaServer()
     with (
         bucket() as told,
         cluster() as slurm,
         scratch() as directory,
         ec2_scene(directory, monkeypatch) as ec2,
         running(Ec2Machines(ec2, REGION, directory)) as east,
-        running(Ec2Machines(ec2, WEST, directory)) as west,
+        served(Broken(nova)) as (nova_url, _),
+        running(NovaMachines(nova, directory)) as west,
     ):
         (directory / "start.sh").write_text("#!/bin/sh\nexec sleep 1000\n")
         (directory / "install.sh").write_text(install_script(told))
@@ -87,8 +110,13 @@ def test_a_job_is_taken_back_twice_and_ends_once_with_its_files(
             'boot = "10s" }'
         )
         text = FEDERATION.format(config=slurm.config, directory=slurm.directory, jobs=jobs)
-        for cloud, region, usd in (("east", REGION, 0.02), ("west", WEST, 0.03)):
-            text += EC2.format(cloud=cloud, region=region, url=ec2.url, image=IMAGE, usd=usd, jobs=jobs)
+        text += EC2.format(region=REGION, url=ec2.url, image=IMAGE, jobs=jobs)
+        text += OPENSTACK.format(
+            url=nova_url, project=nova_server.PROJECT, image=nova_server.IMAGE, jobs=jobs
+        )
+        # Processes on one machine have the same login at all clouds.
+        monkeypatch.setattr(nova_server, "USER", ec2.user)
+        monkeypatch.setattr(nova_server, "SECRET", ec2.secret)
         login = {"SPOTFED_CLOUD_USER": ec2.user, "SPOTFED_CLOUD_SECRET": ec2.secret}
         with federation(directory, redis_url, text, ("hpc", "east", "west"), port, told | login) as world:
             world.client.jobs.submit(
