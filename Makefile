@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra telemetry --extra dev
+EXTRAS := --extra plots --extra parquet --extra clouds --extra buckets --extra solvers --extra telemetry --extra dev
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 # Which tests each target runs, by folder: nothing else decides it. The short kill storm is one of the quick ones; jobs

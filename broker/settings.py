@@ -116,6 +116,19 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _bucket(value: str) -> str:
+    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]+)*/?", value):
+        raise ValueError("must be like s3://BUCKET or s3://BUCKET/PREFIX")
+    return value.rstrip("/")
+
+
+def _bucket_url(value: str) -> str:
+    value = _http_url(value)
+    if urlsplit(value).scheme == "http" and not is_local(value):
+        raise ValueError("must begin with https://: states of jobs would cross the network in clear")
+    return value
+
+
 def _networks(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -278,6 +291,11 @@ class Settings(BaseModel):
     jobs_dir: Directory | None = None
     """Directory of the saved states of batch jobs, shared by the node agents of all clouds; unset: ``jobs``
     in ``state_dir``."""
+    jobs_bucket: Annotated[str, AfterValidator(_bucket)] | None = None
+    """Bucket of the saved states of batch jobs, as in ``s3://states/spotfed``, for the API and node agents;
+    credentials are found as boto3 does. Jobs on leases of real clouds need it; unset: ``jobs_dir``."""
+    jobs_bucket_url: Annotated[str, AfterValidator(_bucket_url)] | None = None
+    """Address of the S3-compatible store of ``jobs_bucket``, also for instances; unset: that of AWS."""
     jobs_kept_s: Seconds = 604_800.0
     """How long the saved states of a batch job stay after it has ended and they last changed."""
     isolation: Literal["auto", "users", "landlock", "none"] = "auto"

@@ -32,6 +32,8 @@ def attribute_request(
     """
     request_id, origin = request.id or derived_id(who.name, key, index), request.origin
     if who.origins is not None:
+        if request.launch is not None and request.launch.agent:
+            raise invalid_field("launch", "agent is for job managers", "a launch without agent")
         origin = _own_origin(who, origin if "origin" in request.model_fields_set else None)
         request_id = f"{who.member}:{request_id}"
     return request.model_copy(update={"id": request_id, "origin": origin})

@@ -18,6 +18,7 @@ from broker.api.call_limits import CallLimits
 from broker.api.event_feed import EventFeed
 from broker.api.services.clouds import CloudService
 from broker.api.services.federation_metrics import FederationSurvey
+from broker.api.services.instances import InstanceService
 from broker.api.services.jobs import JobService
 from broker.api.services.leases import LeaseService
 from broker.api.services.on_demand import OnDemandService
@@ -29,6 +30,7 @@ from broker.api.services.request_metrics import RequestMetrics
 from broker.contract import VERSION
 from broker.identity.member_cache import MemberCache
 from broker.identity.store import IdentityStore
+from broker.jobs.bucket import Bucket
 from broker.ledger.reader import LedgerReader
 from broker.queue.celery_config import make_app
 from broker.queue.send import Wakeups, ring, ring_for_job
@@ -133,8 +135,22 @@ class ApiServices:
         self.on_demand = OnDemandService(owners, self.submissions.sealer)
         self.clouds = CloudService(owners, self.membership)
         self._job_notifier = OwnerNotifier(lambda job: ring_for_job(celery, job))
+        bucket = Bucket.from_settings(settings)
         self.jobs = JobService(
-            self._redis_threads, self.keys, lambda job: self._job_notifier.ring([job]), settings.open_jobs
+            self._redis_threads,
+            self.keys,
+            lambda job: self._job_notifier.ring([job]),
+            settings.open_jobs,
+            bucket,
+        )
+        self.instances = InstanceService(
+            self.redis,
+            self._redis_threads,
+            self.keys,
+            signing,
+            lambda job: self._job_notifier.ring([job]),
+            bucket,
+            settings.jobs_kept_s,
         )
         self.webhooks = WebhookService(
             settings, self.redis, self._redis_readers, self.keys, self.name, self.member_cache.members
@@ -166,6 +182,7 @@ class ApiServices:
             ("migration", renewal_offers.run),
             ("quotas", quota_reconciler.run),
             ("webhooks", self.webhooks.run),
+            ("states of jobs", self.instances.remove_old_states),
             ("event loop", self.metrics.measure_loop_lag),
         )
         self._tasks: list[asyncio.Task[None]] = []

@@ -285,6 +285,21 @@ def set_aside(cloud: str) -> ProblemError:
     return ProblemError(_problem("set-aside", 409, "Command set aside", detail))
 
 
+def bucket_away(error: Exception) -> ProblemError:
+    """Return the 503 for a store of saved states that does not answer."""
+    log.error("the bucket of saved states: %s", error)
+    return _later("bucket-away", "Bucket unavailable", "the bucket of saved states does not answer")
+
+
+def no_bucket() -> ProblemError:
+    """Return the 409 for a federation that keeps the states of jobs in a directory."""
+    detail = (
+        "states of jobs are in a directory of the node agents (SPOTFED_JOBS_DIR), and in no bucket: an "
+        "operator sets SPOTFED_JOBS_BUCKET"
+    )
+    return conflict("no-bucket", "No bucket for states", detail)
+
+
 def not_ready(detail: str) -> ProblemError:
     """Return the 503 for a federation that cannot work yet."""
     return _later("not-ready", "Federation not ready", detail)

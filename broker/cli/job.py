@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from broker.cli.errors import CommandError, ExitCode, warn
 from broker.cli.options import build_model, parse_pairs
 from broker.cli.views.job import list_rows, status_lines
 from broker.jobs.models import JobState, JobView, JobWish
+from broker.jobs.state_archive import StateArchiveError
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 
@@ -105,6 +107,13 @@ def submit(
         list[str] | None,
         typer.Option(help="On spot of this cloud only; may be repeated.", show_default="all"),
     ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Image of its instances on real clouds.", show_default="the cloud's")
+    ] = None,
+    instance_type: Annotated[
+        str | None,
+        typer.Option(help="Type of its instances on real clouds.", show_default="one with these cores"),
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment; may be repeated.")
     ] = None,
@@ -146,6 +155,8 @@ def submit(
         "max_evictions": max_evictions,
         "retries": retries,
         "clouds": tuple(cloud) if cloud else None,
+        "image": image,
+        "instance_type": instance_type,
     }
     given = {name: value for name, value in fields.items() if value is not None}
     request = build_model(JobWish, given, _OPTION_OF_FIELD, whole="--env")
@@ -256,6 +267,33 @@ def logs(
                 warn(f"attempt {part.attempt}")
             shown = part.attempt
             _write(part.text)
+
+
+@job.command()
+def files(
+    job_id: IdArgument,
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="A new directory for them.")],
+    attempt: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of an attempt.", show_default="the finished one, or the latest"),
+    ] = None,
+    rank: Annotated[int, typer.Option(min=0, max=63, help="Rank, where the job has several instances.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch the files of a job, as they were last saved; when a job is done, all of its directory is.
+
+    Needs a federation that keeps the states of jobs in a bucket (SPOTFED_JOBS_BUCKET).
+
+    Example: spotfed job files nightly results
+    """
+    if directory.exists():
+        raise CommandError(f"DIRECTORY: {directory} exists already", ExitCode.BAD_INPUT)
+    with connected() as client:
+        try:
+            found = client.jobs.fetch_files(job_id, directory, attempt=attempt, rank=rank)
+        except (StateArchiveError, OSError) as error:
+            raise CommandError(f"the files cannot be fetched: {error}", ExitCode.FAILED) from error
+    show_one(found, escape(f"the files of attempt {found.attempt} are in {directory}"), as_json=as_json)
 
 
 @job.command()

@@ -94,6 +94,7 @@ def up(
             commanded=tuple(member.spec.id for member in members if member.driver == "process"),
             managers=managers,
             instanced=tuple(member.spec.id for member in members if member.instances is not None),
+            boots_agents=any(member.boot_s is not None for member in members),
         )
         with _lock(config.state_dir):
             _check_port(processes)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.client.resources.api_keys import ApiKeysResource
     from broker.client.resources.clouds import CloudsResource
     from broker.client.resources.events import EventsResource
+    from broker.client.resources.instance import InstanceResource
     from broker.client.resources.jobs import JobsResource
     from broker.client.resources.leases import LeasesResource
     from broker.client.resources.ledger import LedgerResource
@@ -149,6 +150,13 @@ class Client:
         from broker.client.resources.ledger import LedgerResource
 
         return LedgerResource(self._transport)
+
+    @cached_property
+    def instance(self) -> InstanceResource:
+        """Speak for an instance of a real cloud, whose token is the client's key."""
+        from broker.client.resources.instance import InstanceResource
+
+        return InstanceResource(self._transport)
 
     @cached_property
     def jobs(self) -> JobsResource:

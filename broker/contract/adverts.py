@@ -61,6 +61,8 @@ class CloudInfo(Message):
     """The price of an on-demand core for an hour of wall time; null in a federation without prices."""
     sells_on_demand: bool = since(3, default=False)
     """True if other members may start on-demand instances here."""
+    boot_s: float | None = since(4)
+    """Seconds that an instance takes before it runs a batch job; null where it takes none."""
     instances: str | None = since(3)
     """The driver of the real cloud whose instances its leases are; null for a simulated cloud."""
 

@@ -36,8 +36,8 @@ _PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [ -~]*
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 #: The fields of a launch that may hold secrets. They are never written where events or logs are.
-SECRETS = ("user_data", "arguments", "environment")
-SecretName = Literal["user_data", "arguments", "environment"]
+SECRETS = ("user_data", "arguments", "environment", "agent_token")
+SecretName = Literal["user_data", "arguments", "environment", "agent_token"]
 
 _unused = partial(Field, exclude_if=operator.not_)
 
@@ -88,6 +88,11 @@ class Launch(Message):
         script (``#!``) as its job.
     arguments, environment:
         Those of the script, on a batch system.
+    agent:
+        True for an instance that runs the work of a batch job: it starts the node agent of its cloud. Only
+        job managers may ask for it.
+    agent_token:
+        Set by the broker: the secret by which that agent is known.
     secrets, sealed:
         Set by the broker, which takes the fields out that may hold secrets: their names, and the name under
         which they are kept for the cloud agents, encrypted.
@@ -106,6 +111,8 @@ class Launch(Message):
     environment: dict[str, Secret] = _unused(
         default_factory=dict, max_length=64, json_schema_extra={"default": {}}
     )
+    agent: bool = _unused(default=False)
+    agent_token: Secret | None = _unused(default=None)
     secrets: tuple[SecretName, ...] = _unused(default=())
     sealed: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = _unused(default=None)
 
@@ -142,7 +149,9 @@ class Launch(Message):
     def without_secrets(self, sealed: str | None = None) -> Launch:
         """Return the launch as messages carry it. ``sealed``: the name under which the secrets are kept."""
         names = tuple(self.carried)
-        empty: dict[str, Any] = {"user_data": None, "arguments": (), "environment": {}}
+        empty: dict[str, Any] = {
+            "user_data": None, "arguments": (), "environment": {}, "agent_token": None
+        }  # fmt: skip
         return self.model_copy(update={**empty, "secrets": names, "sealed": sealed if names else None})
 
 
@@ -178,9 +187,9 @@ class LaunchRules(Message):
         Patterns of flavours, beside those that leases get by their cores.
     keys, user_data, tags:
         True if they may be given.
-    scripts, most_networks:
-        Set by the driver: whether instances are scripts with arguments and an environment, and on how many
-        networks one may be.
+    jobs, scripts, most_networks:
+        Set by the driver: whether instances run batch jobs, whether they are scripts with arguments and an
+        environment, and on how many networks one may be.
     """
 
     images: Allowed = Field(default_factory=dict)
@@ -190,6 +199,7 @@ class LaunchRules(Message):
     keys: bool = False
     user_data: bool = False
     tags: bool = False
+    jobs: bool = False
     scripts: bool = False
     most_networks: int = 16
 
@@ -205,7 +215,9 @@ class LaunchRules(Message):
             yield "keys"
         if launch.tags and not self.tags:
             yield "tags"
-        secrets = {*launch.secrets, *launch.carried}
+        if launch.agent and not self.jobs:
+            yield "batch jobs"
+        secrets = {*launch.secrets, *launch.carried} - {"agent_token"}
         if secrets and not self.user_data:
             yield "user data"
         elif not self.scripts:

@@ -7,6 +7,8 @@ from typing import cast
 
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
+from broker.jobs.bucket import Bucket, BucketError
+from broker.settings import SettingsError
 
 #: A job that is overdue for longer is looked after by nobody: a job manager looks every second.
 OVERDUE_S = 30.0
@@ -17,7 +19,7 @@ def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
     """Check that node agents run on the clouds that run commands, and keep jobs apart there."""
     client, keys = installation.redis_client, installation.keys
     for cloud in installation.readable_clouds:
-        if not cloud.runs_commands:
+        if not cloud.runs_commands or cloud.instances is not None:
             continue
         name = f"node agent {cloud.id}"
         if not client.exists(keys.agent(cloud.id)):
@@ -36,6 +38,27 @@ def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
             )
         else:
             yield ok("it runs the commands of batch jobs, each kept apart from all others", name=name)
+
+
+@check("bucket")
+def check_bucket(installation: Installation) -> Iterator[CheckResult]:
+    """Check that the bucket of the states of jobs can be used, which jobs on real clouds need."""
+    booting = [cloud.id for cloud in installation.readable_clouds if cloud.runs_commands and cloud.instances]
+    if installation.settings.jobs_bucket is None:
+        if booting:
+            yield failure(
+                f"none is named, so jobs on {', '.join(booting)} save no state and return no files",
+                "set SPOTFED_JOBS_BUCKET for the API",
+            )
+        return
+    try:
+        bucket = Bucket.from_settings(installation.settings)
+        assert bucket is not None
+        bucket.list_states("doctor", "doctor")
+    except (SettingsError, BucketError) as error:
+        yield failure(str(error), "look at SPOTFED_JOBS_BUCKET, its URL and the credentials of boto3")
+    else:
+        yield ok(f"states of jobs are in {installation.settings.jobs_bucket}")
 
 
 @check("job managers")

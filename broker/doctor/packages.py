@@ -15,6 +15,7 @@ from broker.doctor.installation import Installation
 EXTRAS = {
     "matplotlib": ("plots", "pictures of experiments and replays"),
     "pyarrow": ("parquet", "traces in Parquet files"),
+    "boto3": ("buckets", "states of batch jobs in a bucket"),
     "scipy": ("solvers", "checks against a general solver"),
     "opentelemetry-sdk": ("telemetry", "spans for an OpenTelemetry collector"),
 }

@@ -81,6 +81,8 @@ class PlannedAttempt(Message):
         Work per second of wall time, overheads included.
     share
         Share of a shared server's cores, below 1 for a backup.
+    boots_agents
+        True for instances of a real cloud, each of which starts a node agent.
     why
         Reason, for people.
     """
@@ -108,6 +110,7 @@ class PlannedAttempt(Message):
     done_s: float = 0.0
     pace: Annotated[float, Field(gt=0)] = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    boots_agents: bool = False
     why: str
 
     @property

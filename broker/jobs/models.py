@@ -8,10 +8,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Base64Bytes, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from broker.contract import CloudId, Cores, Id, LivingSeconds, Message, Name, Seconds
+from broker.contract import CloudId, Cores, Id, Lease, LivingSeconds, Message, Name, Seconds
+from broker.contract.launch import Word
 from cloudsim.jobs.job import StorageKind
 
 _MOST_WORDS = 1_000
@@ -89,6 +90,8 @@ class JobWish(Message):
         How often it is run again after it failed by itself.
     clouds
         Clouds on whose spot instances it may run; None for any.
+    image, instance_type
+        What its instances on real clouds are, within what their operators allow; None: what these chose.
     """
 
     id: JobId | None = None
@@ -109,6 +112,8 @@ class JobWish(Message):
     max_evictions: Annotated[int, Field(strict=True, ge=0, le=10_000)] | None = None
     retries: Annotated[int, Field(strict=True, ge=0, le=100)] = 3
     clouds: Annotated[tuple[CloudId, ...], Field(min_length=1, max_length=1_000)] | None = None
+    image: Word | None = None
+    instance_type: Word | None = None
 
     @model_validator(mode="after")
     def _reserved(self) -> Self:
@@ -373,3 +378,88 @@ class WorkReport(Message):
     restored: bool = False
     usage: Usage | None = None
     why: str | None = None
+
+
+# -- between the API and a node agent on an instance of a real cloud -----------------------------------------
+
+#: Name of a file of a saved state in a bucket: a part of its archive, and the description that completes it.
+StateFile = Annotated[str, StringConstraints(pattern=r"^(part-[0-9]{5}|kept\.json)$")]
+
+
+class InstanceWork(Message):
+    """The assignment of the node agent on one instance, as ``GET /v1/instance/work`` shows it.
+
+    Attributes
+    ----------
+    version
+        Names this answer; the agent sends it back to wait for another one.
+    work
+        What it is to run; None until a job manager has assigned it.
+    lease
+        The lease of the instance, as its cloud shows it.
+    leave_in_s
+        Seconds until the instance leaves; None if it was given no notice.
+    report
+        The last report on the work.
+    """
+
+    version: str
+    work: Work | None = None
+    lease: Lease | None = None
+    leave_in_s: float | None = None
+    report: WorkReport | None = None
+
+
+class InstanceReport(Message):
+    """A report from an instance. ``is_news``: a job manager is to look at it at once."""
+
+    report: WorkReport
+    is_news: bool = True
+
+
+class InstanceOutput(Message):
+    """The last part of what the work on an instance has written, after ``offset`` bytes."""
+
+    offset: Annotated[int, Field(ge=0, le=2**53)]
+    part: Base64Bytes
+
+
+class StateRequest(Message):
+    """A request for addresses of files of a saved state, which work without credentials for an hour.
+
+    Attributes
+    ----------
+    action
+        An agent writes states of its own work, and reads those that its work begins with.
+    checkpoint
+        Number of the state.
+    """
+
+    action: Literal["read", "write"]
+    work: Id
+    checkpoint: Annotated[int, Field(ge=1, le=10**9)]
+    files: Annotated[tuple[StateFile, ...], Field(min_length=1, max_length=1_000)]
+
+
+class StateLinks(Message):
+    """Addresses of files, in the order in which they were asked for."""
+
+    urls: tuple[str, ...]
+
+
+class JobFiles(Message):
+    """The files of a job: the archive (tar) of its directory as it was last saved, in parts.
+
+    Attributes
+    ----------
+    checkpoint
+        Number of the saved state of this attempt.
+    urls
+        Addresses of the parts, which make the archive one after the other. They work for an hour.
+    """
+
+    job: JobId
+    attempt: int
+    rank: int
+    checkpoint: int
+    urls: tuple[str, ...]

@@ -14,12 +14,13 @@ from typing import Any, cast
 import redis
 from pydantic import ValidationError
 
-from broker.contract import Lease, read_message
+from broker.contract import Lease, read_message, write_message
 from broker.jobs.models import Profile, Work, WorkReport
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
 
 SHOWN_BYTES = 256 * 1024
+LOG_KEPT_S = 7 * 86_400
 
 
 def encode_log(offset: int, part: bytes) -> bytes:
@@ -96,6 +97,14 @@ class WorkStore:
             if report.work == work:
                 reports[work] = report
         return reports
+
+    def write_report(self, cloud: str, report: WorkReport) -> None:
+        """Write a node agent's report on a piece of work."""
+        self._client.hset(self._keys.work_reports(cloud), report.work, write_message(report))
+
+    def write_log(self, cloud: str, work: str, offset: int, part: bytes) -> None:
+        """Show the last part of a piece of work's output. ``offset``: number of bytes before it."""
+        self._client.set(self._keys.work_log(cloud, work), encode_log(offset, part), ex=LOG_KEPT_S)
 
     def find_agents(self, clouds: Collection[str]) -> set[str]:
         """Return those of the clouds whose node agents show signs of life."""

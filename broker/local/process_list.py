@@ -51,11 +51,13 @@ class ProcessList:
     """The processes for a federation file.
 
     They are the queue, the API, Monte-Carlo workers and one owner for each cloud; where clouds are real, a
-    cloud agent for each of these; where clouds run commands, a node agent for each and the job managers.
+    cloud agent for each of these; where clouds run commands, the job managers, and a node agent for each that
+    runs them on this machine.
 
     cloud_options: further options of ``python -m workers.owner``. monte_carlo: number of Monte-Carlo workers.
     host, port: where the API listens. tls: the API has the certificate that the settings name. commanded:
-    clouds that run the commands of jobs. managers: number of job managers. instanced: clouds that are real.
+    clouds that run the commands of jobs here. managers: number of job managers. instanced: clouds that are
+    real. boots_agents: some of these run jobs, on instances that start node agents.
     """
 
     federation: Path
@@ -68,6 +70,7 @@ class ProcessList:
     commanded: tuple[str, ...] = ()
     managers: int = 1
     instanced: tuple[str, ...] = ()
+    boots_agents: bool = False
 
     @property
     def url(self) -> str:
@@ -103,7 +106,7 @@ class ProcessList:
         return (queue, api, *samplers, *owners, *real, *self._job_processes())
 
     def _job_processes(self) -> tuple[ProcessSpec, ...]:
-        if not self.commanded:
+        if not (self.commanded or self.boots_agents):
             return ()
         agents = tuple(
             ProcessSpec(

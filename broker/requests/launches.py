@@ -11,8 +11,10 @@ from uuid import uuid4
 
 import redis.asyncio
 from joserfc.jwk import OKPKey
+from pydantic import SecretStr
 
 from broker.contract import Launch, SpotRequest
+from broker.jobs.instance_tokens import InstanceTokens
 from broker.leases.instances import KEPT_S, read_agent_public_key
 from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, find_targets
@@ -37,6 +39,7 @@ class LaunchSealer:
         speaks: Callable[[], int],
     ):
         self._client, self._keys, self._signing, self._speaks = client, keys, signing, speaks
+        self._tokens = InstanceTokens(client, keys)
 
     async def digest(self, request: SpotRequest, principal: str) -> str:
         """Return what tells the secrets of a request from others; empty if it has none."""
@@ -65,9 +68,14 @@ class LaunchSealer:
         launch = request.launch
         if launch is None:
             return request
+        if launch.agent_token:
+            raise UnsuitableError("launch", "agent_token is set by the broker: leave it out")
         targets = tuple(
             member.info.id for member in find_targets(request, members) if member.info.instances is not None
         )
+        if launch.agent and targets:
+            token = await self._tokens.make(targets[0], request.id or "")
+            launch = launch.model_copy(update={"agent_token": SecretStr(token)})
         return request.model_copy(update={"launch": await self.seal_for(launch, targets, names)})
 
     async def seal_for(self, launch: Launch, clouds: tuple[str, ...], names: dict[Hashable, str]) -> Launch:

@@ -295,6 +295,13 @@ class RedisKeys:
         """Name the hash from the id of a piece of work to its WorkReport."""
         return f"{self.prefix}work-reports:{cloud}"
 
+    def instance_token(self, digest: str) -> str:
+        """Name the expiring string with the meaning of the token of a node agent on an instance.
+
+        ``digest`` is that of the token (``broker.jobs.instance_tokens``).
+        """
+        return f"{self.prefix}instance-token:{digest}"
+
     def work_log(self, cloud: str, work: str) -> str:
         """Name the string with the last part of a piece of work's output; it expires after its end."""
         return f"{self.prefix}work-log:{cloud}:{work}"

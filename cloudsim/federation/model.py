@@ -10,11 +10,15 @@ from typing import Literal
 import numpy as np
 
 from cloudsim.cloud.spec import CloudSpec
+from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import Amounts, Kind, Labels, Request, Spread, promises
 from cloudsim.prediction.samples import Flavour
 from cloudsim.scheduling.inventory import Inventory
 from cloudsim.traces.trace import Trace
+
+#: Seconds that an instance of a real cloud takes to start its node agent, if nobody says more.
+BOOT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,18 @@ class FederatedCloud:
     #: Seconds after which its users, who call it directly, come again when it has no room; None if they ask
     #: its owner, who evicts for them at once. Replays only.
     retry_s: float | None = None
+
+    @property
+    def boot_s(self) -> float | None:
+        """Seconds that an instance of the real cloud takes before it runs a batch job; None if it runs none.
+
+        Raises
+        ------
+        SpecError
+            When the table ``instances.jobs`` is malformed.
+        """
+        jobs = (self.instances or {}).get("jobs")
+        return parse_duration_s(jobs.get("boot", BOOT_S), field="boot") if isinstance(jobs, Mapping) else None
 
 
 @dataclass(frozen=True)

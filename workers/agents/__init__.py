@@ -1,6 +1,5 @@
 """Code that the node agent and the cloud agent share.
 
 ``process`` has the command line, the signals and the start of an agent's process, ``agent_lock`` makes it the
-only agent of its cloud, ``wakeup`` wakes its loop when something happens, and ``lease_reader`` reads how the
-cloud's owner shows its leases.
+only agent of its cloud, and ``wakeup`` wakes its loop when something happens.
 """

@@ -17,17 +17,21 @@ from broker.storage.keys import RedisKeys
 from workers.agents.agent_lock import AgentLock, lock_path
 
 
-def make_parser(program: str, description: str | None) -> argparse.ArgumentParser:
+def make_parser(
+    program: str, description: str | None, *, needs_cloud: bool = True
+) -> argparse.ArgumentParser:
     """Return the parser of an agent's command line: the cloud and its federation file.
 
     Parameters
     ----------
     program:
         The module that runs the agent, ``workers.node_agent``.
+    needs_cloud:
+        False if the two may be left out.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
-    parser.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
-    parser.add_argument("--federation", required=True, type=Path, help="federation file")
+    parser.add_argument("--cloud", required=needs_cloud, help="id of the cloud in the federation file")
+    parser.add_argument("--federation", required=needs_cloud, type=Path, help="federation file")
     return parser
 
 

@@ -17,12 +17,12 @@ from broker.contract import CloudInfo, Lease, read_message, write_message
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import Launch, LaunchRules
 from broker.leases.instances import KEPT_S, read_agent_public_key
+from broker.leases.lease_reader import LeaseReader
 from broker.signing.agent_keys import SealError, public_half, seal, unseal
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 from cloudsim.model.flavours import CloudFlavour
 from cloudsim.model.reserved_ids import OVERFLOW
-from workers.agents.lease_reader import LeaseReader
 
 log = structlog.get_logger(__name__)
 

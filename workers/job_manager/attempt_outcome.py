@@ -20,6 +20,8 @@ from workers.job_manager.observation import Denial, Grant, Observation
 
 #: Seconds that the node agent may take after the end of a lease to report how the work ended.
 AGENT_WORD_S = 10.0
+#: Seconds after which an instance of a real cloud that has reported nothing is given up.
+BOOT_LIMIT_S = 900.0
 #: The shortest time in seconds between two checkpoints in the journal.
 KEPT_EVERY_S = 10.0
 
@@ -114,7 +116,12 @@ def _end_entry(
         return end_attempt(
             attempt, Outcome.WON, "its command ended with status 0", _end_at(known, observation), 0
         )
-    return _departure_entry(job, attempt, known, observation)
+    entry = _departure_entry(job, attempt, known, observation)
+    waited_s = 0.0 if attempt.began_at is None else observation.now - attempt.began_at
+    if entry is None and attempt.plan.boots_agents and not known and waited_s > BOOT_LIMIT_S:
+        why = f"no node agent of its instance has reported within {format_duration(BOOT_LIMIT_S)}"
+        return end_attempt(attempt, Outcome.FAILED, why, observation.now)
+    return entry
 
 
 def _departure_entry(

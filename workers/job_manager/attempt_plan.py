@@ -89,6 +89,7 @@ def _on_spot(
             "checkpoint_s": None if interval_s is None else max(interval_s, 1.0),
             "saves_on_notice": mechanism.saves_on_notice,
             "pace": left.work_s / wall_s,
+            "boots_agents": offer.boots_agents,
         }
     )
 

@@ -12,6 +12,7 @@ import structlog
 
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
 from broker.contract import Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
+from broker.contract.launch import Launch
 from broker.jobs.backup_servers import BackupServer, BackupServers
 from broker.jobs.events import make_work_id
 from broker.jobs.models import Outcome, Work
@@ -51,6 +52,7 @@ class JobEffects:
                 lifetime_s=plan.lifetime_s,
                 sla=plan.sla,
                 targets=(plan.cloud,),
+                launch=make_launch(job, attempt),
             )
             for work in works
         ]
@@ -140,6 +142,13 @@ class JobEffects:
         ]
 
 
+def make_launch(job: JobRecord, attempt: AttemptRecord) -> Launch | None:
+    """Return what an instance of a real cloud is to run, its node agent; None on other clouds."""
+    if not attempt.plan.boots_agents:
+        return None
+    return Launch(agent=True, image=job.wish.image, instance_type=job.wish.instance_type)
+
+
 def _shares_server(attempt: AttemptRecord) -> bool:
     return attempt.plan.role == "backup" or attempt.promoted
 
@@ -173,7 +182,8 @@ def make_work(job: JobRecord, attempt: AttemptRecord, rank: int) -> Work:
         save=None if checkpoint is None else checkpoint.save,
         resume=None if checkpoint is None else checkpoint.restore,
         restore=restore,
-        saves_on_notice=plan.saves_on_notice,
+        # How long the notice of a real cloud is shows only when it is given: then what can be saved is.
+        saves_on_notice=plan.saves_on_notice or (plan.boots_agents and plan.checkpoint_s is not None),
         wanted="save" if attempt.save_reason is not None else "run",
         revision=attempt.revision,
     )

@@ -71,7 +71,8 @@ class SpotOffer:
     """Spot capacity that a cloud offers.
 
     usd: the price of a core-hour, None in a federation without prices. grace_s: wall time between notice and
-    eviction. table_version: the version of the table that the quote is from.
+    eviction. table_version: the version of the table that the quote is from. boots_agents: True if instances
+    are those of a real cloud, each of which starts a node agent.
     """
 
     cloud: str
@@ -79,6 +80,7 @@ class SpotOffer:
     usd: float | None = None
     grace_s: float = 0.0
     table_version: str | None = None
+    boots_agents: bool = False
 
     @property
     def price(self) -> float:

@@ -56,9 +56,7 @@ class MarketClient:
         job_request, home = job.wish, job.submitted.home
         able = [member for member in self.clouds() if member.reachable and member.info.runs_commands]
         agents = self._works.find_agents([member.info.id for member in able])
-        refused = [
-            (member.info.id, "its node agent is away") for member in able if member.info.id not in agents
-        ]
+        refused = [(member.info.id, "its agent is away") for member in able if member.info.id not in agents]
         able = [member for member in able if member.info.id in agents]
         spots = [
             member
@@ -66,7 +64,9 @@ class MarketClient:
             if member.info.id != job.submitted.origin
             and (job_request.clouds is None or member.info.id in job_request.clouds)
         ]
-        home_member = next((member for member in able if member.info.id == home), None)
+        # A real cloud starts no on-demand instances for jobs.
+        at_home = (member for member in able if member.info.id == home and member.info.instances is None)
+        home_member = next(at_home, None)
         concerned = [member.info.spot_usd_per_core_hour for member in spots]
         concerned += [] if home_member is None else [home_member.info.on_demand_usd_per_core_hour]
         priced = bool(concerned) and all(price is not None for price in concerned)
@@ -92,10 +92,11 @@ class MarketClient:
             return "it runs in trace time"
         if job_request.cores > info.largest_node:
             return f"its largest node has {info.largest_node} cores"
+        quoted_s = (lifetime_s + (info.boot_s or 0.0)) * info.speed
         spot_request = SpotRequest(
             origin=job.submitted.origin,
             cores=job_request.cores,
-            lifetime_s=lifetime_s * info.speed,
+            lifetime_s=quoted_s,
             sla=QUOTED_SLA,
             targets=(info.id,),
         )
@@ -115,7 +116,7 @@ class MarketClient:
         return SpotOffer(
             cloud=info.id,
             lifetimes=SpotLifetimes(
-                lifetime_s=lifetime_s * info.speed,
+                lifetime_s=quoted_s,
                 risk=quote.eviction_probability,
                 speed=info.speed,
                 curve=self._curve(info, quote),
@@ -123,6 +124,7 @@ class MarketClient:
             usd=info.spot_usd_per_core_hour if priced else None,
             grace_s=info.grace_s / info.speed,
             table_version=quote.table_version,
+            boots_agents=info.instances is not None,
         )
 
     def _curve(self, info: CloudInfo, quote: QuoteView) -> _Curve | None:

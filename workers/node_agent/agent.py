@@ -1,6 +1,6 @@
 """The loop of the node agent reads what is to run, has it done and reports how it stands.
 
-While Redis is away work goes on; what has become of the leases meanwhile is read when it is back.
+While Redis (or the API) is away work goes on; what became of the leases meanwhile is read when it is back.
 """
 
 from __future__ import annotations
@@ -9,20 +9,34 @@ import threading
 import time
 from collections import deque
 from collections.abc import Set
+from typing import Protocol
 
 import redis
 import structlog
 
+from broker.client import UnavailableError
+from broker.jobs.assignments import AssignmentBatch
 from broker.jobs.models import WORK_ENDED, WorkState
-from workers.node_agent.assignments import AssignmentBatch, Assignments
 from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide_step
 from workers.node_agent.process.driver_protocol import StopCause, WorkDriver
 from workers.node_agent.reports import Reports
 from workers.node_agent.task_runner import RunningTask
 
 POLL_S = 0.5
+#: What is raised while Redis or, on an instance of a real cloud, the API is away.
+AWAY = (redis.RedisError, UnavailableError)
 
 log = structlog.get_logger(__name__)
+
+
+class WorkSource(Protocol):
+    """Tells what is to run; its methods raise what ``AWAY`` names."""
+
+    def read(self) -> AssignmentBatch:
+        """Return all work and its leases."""
+
+    def wall_time(self, cloud_s: float) -> float:
+        """Convert a time of the cloud to seconds since 1970."""
 
 
 class NodeAgent:
@@ -31,7 +45,7 @@ class NodeAgent:
     Other threads may call ``wake`` and ``hear``, and read ``instances``, the leases on which there is work.
     """
 
-    def __init__(self, driver: WorkDriver, assignments: Assignments, reports: Reports):
+    def __init__(self, driver: WorkDriver, assignments: WorkSource, reports: Reports):
         self._driver, self._assignments, self._reports = driver, assignments, reports
         self._tasks: dict[str, RunningTask] = {}
         self._ended: set[str] = set()  # ended, as was reported before this process began
@@ -39,7 +53,7 @@ class NodeAgent:
         self._unknown_since_s: dict[str, float] = {}
         self._heard: deque[str] = deque()
         self._wakened = threading.Event()
-        self._away = False
+        self._away: str | None = None  # who is
         self.instances: frozenset[str] = frozenset()
 
     def wake(self) -> None:
@@ -49,6 +63,11 @@ class NodeAgent:
     def hear(self, work: str) -> None:
         """Note that a job manager gave, changed or took back a piece of work."""
         self._heard.append(work)
+
+    def note_warning(self) -> None:
+        """Note that this machine warned all processes, as batch systems do before they take it back."""
+        for task in list(self._tasks.values()):
+            task.note_warning()
 
     def run(self, stopping: threading.Event) -> None:
         """Run the loop until the event is set. Work that runs goes on."""
@@ -66,14 +85,14 @@ class NodeAgent:
             self._apply(batch, heard)
             for task in list(self._tasks.values()):
                 self._reports.report(task)
-        except redis.RedisError as error:
-            if not self._away:
-                log.warning("redis is away; work goes on", why=str(error))
-            self._away = True
+        except AWAY as error:
+            if self._away is None:
+                self._away = "redis" if isinstance(error, redis.RedisError) else "the API"
+                log.warning(f"{self._away} is away; work goes on", why=str(error))
         else:
-            if self._away:
-                log.info("redis is back")
-            self._away = False
+            if self._away is not None:
+                log.info(f"{self._away} is back")
+            self._away = None
 
     def _add_new(self, batch: AssignmentBatch) -> None:
         """Add work that is new here.

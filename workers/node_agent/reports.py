@@ -3,48 +3,77 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.contract import write_message
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
-from broker.jobs.work_queue import SHOWN_BYTES, WorkStore, encode_log
+from broker.jobs.work_queue import SHOWN_BYTES, WorkStore
 from broker.storage.keys import RedisKeys
 from workers.node_agent.process.driver_protocol import WorkDriver
 from workers.node_agent.task_runner import RunningTask, urgent_facts
 
-LOG_KEPT_S = 7 * 86_400
 _USAGE_S = 2.0
 _LOG_S = 1.0
 
 log = structlog.get_logger(__name__)
 
 
+class ReportStore(Protocol):
+    """The place where job managers find reports; its methods raise what ``agent.AWAY`` names."""
+
+    def read_reports(self, works: Sequence[str]) -> Mapping[str, WorkReport]:
+        """Return the last report about each piece of work, by its id."""
+
+    def write_report(self, report: WorkReport, job: str, *, is_news: bool) -> None:
+        """Write a report on a piece of work of a job; ``is_news``: a job manager must look at once."""
+
+    def write_log(self, work: str, offset: int, part: bytes) -> None:
+        """Write the last part of an output. ``offset``: number of bytes before it."""
+
+
+class RedisReports:
+    """Keeps the reports of one cloud's agent in Redis. Its methods raise redis.RedisError."""
+
+    def __init__(self, client: redis.Redis, keys: RedisKeys, cloud: str, ring: Callable[[str], object]):
+        """Take ``ring``, which tells a job manager to look after a job; it raises OperationalError."""
+        self._store, self._cloud, self._ring = WorkStore(client, keys), cloud, ring
+
+    def read_reports(self, works: Sequence[str]) -> Mapping[str, WorkReport]:
+        """Return the last report about each piece of work, by its id."""
+        return self._store.read_reports(self._cloud, works)
+
+    def write_report(self, report: WorkReport, job: str, *, is_news: bool) -> None:
+        """Write a report, and wake a job manager for news."""
+        self._store.write_report(self._cloud, report)
+        if is_news:
+            try:
+                self._ring(job)
+            except OperationalError as error:
+                log.info("no job manager was told", job=job, why=str(error))
+
+    def write_log(self, work: str, offset: int, part: bytes) -> None:
+        """Write the last part of an output."""
+        self._store.write_log(self._cloud, work, offset, part)
+
+
 class Reports:
     """Writes reports that have changed.
 
-    ``report`` raises redis.RedisError while Redis is away; the next call writes what is missing.
+    ``report`` raises what ``agent.AWAY`` names while the store is away; the next call writes what is missing.
     """
 
-    def __init__(
-        self,
-        client: redis.Redis,
-        keys: RedisKeys,
-        cloud: str,
-        driver: WorkDriver,
-        ring: Callable[[str], object],
-    ):
-        """Take ``ring``, which tells a job manager to look after a job; it raises OperationalError."""
-        self._client, self._keys, self._cloud, self._driver, self._ring = client, keys, cloud, driver, ring
+    def __init__(self, store: ReportStore, driver: WorkDriver):
+        self._store, self._driver = store, driver
         self._reported: dict[str, WorkReport] = {}
         self._logs: dict[str, tuple[float, int]] = {}  # when it was shown, and until which byte
 
-    def read_reports(self, works: Iterable[str]) -> dict[str, WorkReport]:
+    def read_reports(self, works: Iterable[str]) -> Mapping[str, WorkReport]:
         """Return the last report about each piece of work, by its id."""
-        return WorkStore(self._client, self._keys).read_reports(self._cloud, sorted(works))
+        return self._store.read_reports(sorted(works))
 
     def report(self, task: RunningTask) -> None:
         """Write how a piece of work stands and what it has printed, if that is new."""
@@ -55,13 +84,8 @@ class Reports:
         new = before is None or urgent_facts(before) != urgent_facts(report)
         if not new and (before == report or (before is not None and report.at - before.at < _USAGE_S)):
             return
-        self._client.hset(self._keys.work_reports(self._cloud), report.work, write_message(report))
+        self._store.write_report(report, task.work.job, is_news=new)
         self._reported[report.work] = report
-        if new:
-            try:
-                self._ring(task.work.job)
-            except OperationalError as error:
-                log.info("no job manager was told", job=task.work.job, why=str(error))
 
     def _show_log(self, work: str, *, at_once: bool) -> None:
         shown_at, end = self._logs.get(work, (float("-inf"), 0))
@@ -70,8 +94,7 @@ class Reports:
             return
         if self._driver.written_bytes(work) != end:
             offset, part = self._driver.read_log(work, SHOWN_BYTES)
-            key = self._keys.work_log(self._cloud, work)
-            self._client.set(key, encode_log(offset, part), ex=LOG_KEPT_S)
+            self._store.write_log(work, offset, part)
             end = offset + len(part)
         self._logs[work] = (now_s, end)
 
@@ -99,8 +122,8 @@ def report_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterab
     redis.RedisError
         While Redis is away.
     """
-    now, key = time.time(), keys.work_reports(cloud)
-    for work, report in WorkStore(client, keys).read_reports(cloud, sorted(works)).items():
+    now, store = time.time(), WorkStore(client, keys)
+    for report in store.read_reports(cloud, sorted(works)).values():
         if report.state not in WORK_ENDED:
             update = {
                 "state": WorkState.EVICTED,
@@ -108,4 +131,4 @@ def report_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterab
                 "ended_at": now,
                 "why": AGENT_ENDED,
             }
-            client.hset(key, work, write_message(report.model_copy(update=update)))
+            store.write_report(cloud, report.model_copy(update=update))

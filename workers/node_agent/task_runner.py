@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 
 import structlog
@@ -70,6 +71,7 @@ class RunningTask:
         self._why: str | None = None
         self._copied_s = _COPY_S
         self._tried_at = 0.0  # when a checkpoint was last begun
+        self._is_warned = False
         self.report = before or WorkReport(work=work.id, state=WorkState.STARTING, at=time.time())
         self._thread = threading.Thread(target=self._run_thread, name=work.id, daemon=True)
 
@@ -105,6 +107,10 @@ class RunningTask:
             if self._request is TaskRequest.RUN:
                 self._leave_by = leave_by
         self._raise_request(TaskRequest.LEAVE)
+
+    def note_warning(self) -> None:
+        """Note that the machine warned all processes: what ends now has not failed by itself."""
+        self._is_warned = True
 
     def save(self) -> None:
         """Save a checkpoint, then end it."""
@@ -248,6 +254,8 @@ class RunningTask:
         if status is None:
             self._finish(WorkState.UNUSABLE, None, "its driver lost it")
             return
+        if self._is_warned and status.noticed_at is None:
+            status = replace(status, noticed_at=status.at)
         done = status.code == 0
         if done or (status.cause is None and status.noticed_at is not None and self._saves()):
             with self._lock:

@@ -26,7 +26,7 @@ from broker.api.services.jobs import JobSnapshot
 from broker.contract import CloudInfo
 from broker.identity.permissions import Action, Principal
 from broker.jobs.events import JobSubmitted
-from broker.jobs.models import JobList, JobLog, JobState, JobView, JobWish
+from broker.jobs.models import JobFiles, JobList, JobLog, JobState, JobView, JobWish
 
 router = v1_router("/jobs", tags=["batch jobs"])
 
@@ -144,6 +144,30 @@ async def logs(
     return json_response(await services.jobs.read_log(snapshot, attempt, rank, offset, follow=follow))
 
 
+@router.get(
+    "/{job}/files",
+    summary="The files of a job",
+    response_model=JobFiles,
+    responses=problem_responses(404, 409, 422),
+)
+async def files(
+    services: Services,
+    job: str,
+    snapshot: ReadJob,
+    attempt: Annotated[
+        int | None, Query(ge=1, description="left out: the one that won, else the latest")
+    ] = None,
+    rank: Annotated[int, Query(ge=0, le=63, description="of the instance")] = 0,
+) -> Response:
+    """Return where the directory of a job can be read, as it was last saved.
+
+    It is an archive (tar) in parts. When a job is done, its directory is saved. 409 (problem:no-bucket) where
+    the states of jobs are not kept in a bucket.
+    """
+    del job  # snapshot holds it
+    return json_response(await services.jobs.find_files(snapshot, attempt, rank))
+
+
 @router.delete(
     "/{job}", summary="Cancel a job", response_model=JobView, responses=problem_responses(404, 409)
 )
@@ -172,7 +196,7 @@ def require_placeable(submitted: JobSubmitted, who: Principal, clouds: Mapping[s
     if not running:
         detail = (
             'no cloud of this federation runs commands: an operator turns that on with driver = "process" in '
-            "the cloud's part of the federation file"
+            "the cloud's part of the federation file or, for a real cloud, with the table instances.jobs"
         )
         raise problems.conflict("no-commands", "No cloud for commands", detail)
     for cloud in job_request.clouds or ():

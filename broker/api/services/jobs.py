@@ -1,4 +1,4 @@
-"""Answers calls about batch jobs: submit, read, list, read the log, cancel.
+"""Answers calls about batch jobs: submit, read, list, read the log, find the files, cancel.
 
 Journals of jobs are read and written on threads, with the blocking code of ``broker.jobs.store`` that job
 managers use as well.
@@ -14,11 +14,31 @@ from typing import cast
 
 import redis
 
-from broker.api.problems import conflict, in_flight, invalid_field, key_reused, not_found, not_ready
+from broker.api.problems import (
+    bucket_away,
+    conflict,
+    in_flight,
+    invalid_field,
+    key_reused,
+    no_bucket,
+    not_found,
+    not_ready,
+)
 from broker.identity.permissions import AccessDecision, Action, Principal, ProtectedObject, authorize
+from broker.jobs.bucket import Bucket, BucketError
 from broker.jobs.events import CancelRequested, JobSubmitted, UnreadableEntryError, make_work_id
 from broker.jobs.ids import is_job_id, make_suffix
-from broker.jobs.models import ENDED, Attempt, JobList, JobLog, JobState, JobView, Outcome
+from broker.jobs.models import (
+    ENDED,
+    Attempt,
+    JobFiles,
+    JobList,
+    JobLog,
+    JobState,
+    JobView,
+    Outcome,
+    StateRequest,
+)
 from broker.jobs.store import JobStore, LostRaceError
 from broker.jobs.view import make_job_view
 from broker.jobs.work_queue import decode_log
@@ -53,13 +73,21 @@ class JobSnapshot:
 class JobService:
     """Reads and writes the journals of jobs. Every method may raise redis.RedisError."""
 
-    def __init__(self, client: redis.Redis, keys: RedisKeys, ring: Callable[[str], None], most_open: int):
+    def __init__(
+        self,
+        client: redis.Redis,
+        keys: RedisKeys,
+        ring: Callable[[str], None],
+        most_open: int,
+        bucket: Bucket | None = None,
+    ):
         """Connect to nothing yet.
 
         ``client`` is used on threads. ``ring`` wakes job managers for a job, and returns at once.
-        ``most_open``: how many jobs of one member may be open.
+        ``most_open``: how many jobs of one member may be open. ``bucket``: where states of jobs are.
         """
         self._client, self._keys, self._ring, self._most_open = client, keys, ring, most_open
+        self._bucket = bucket
         self._store = JobStore(client, keys)
 
     async def find(self, name: str, who: Principal) -> JobSnapshot | None:
@@ -105,6 +133,13 @@ class JobService:
             await asyncio.sleep(_LOOK_S)
             later = await asyncio.to_thread(self._read, job.view.id)
             job = job if later is None else later
+
+    async def find_files(self, job: JobSnapshot, attempt: int | None, rank: int) -> JobFiles:
+        """Return where the files are that an attempt saved last; ``attempt`` and errors as in ``read_log``.
+
+        Raises ProblemError (409) if the federation has no bucket.
+        """
+        return await asyncio.to_thread(self._find_files, job.view, attempt, rank)
 
     # -- on a thread --------------------------------------------------------------------------------------
 
@@ -202,6 +237,29 @@ class JobService:
             if len(page) < _PAGE:
                 return
             start += _PAGE
+
+    def _find_files(self, job: JobView, number: int | None, rank: int) -> JobFiles:
+        bucket = self._bucket
+        if bucket is None:
+            raise no_bucket()
+        attempt = _attempt(job, number)
+        if attempt is None or rank >= job.instances:
+            raise not_found("attempt")
+        work = make_work_id(job.id, attempt.number, rank)
+        try:
+            states = bucket.list_states(job.id, work)
+            if not states:
+                raise not_found("saved state")
+            checkpoint = max(states)
+            wanted = StateRequest(
+                action="read", work=work, checkpoint=checkpoint, files=tuple(states[checkpoint])
+            )
+            urls = bucket.sign(job.id, wanted)
+        except BucketError as error:
+            raise bucket_away(error) from error
+        return JobFiles(
+            job=job.id, attempt=attempt.number, rank=rank, checkpoint=checkpoint, urls=tuple(urls)
+        )
 
     def _read_log(self, job: JobView, number: int | None, rank: int, offset: int) -> JobLog:
         if rank >= job.instances:

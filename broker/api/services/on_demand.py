@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import Answer, Lease, OnDemandRequest, Show, StartAll, StartOnDemand, StopOnDemand
+from broker.requests.errors import UnsuitableError
 from broker.requests.launches import LaunchSealer
 
 
@@ -52,6 +53,8 @@ class OnDemandService:
 
     async def _seal(self, cloud: str, requests: Sequence[OnDemandRequest]) -> list[OnDemandRequest]:
         """Return the requests without the secrets of their launches, which the cloud's agent may read."""
+        if any(request.launch is not None and request.launch.agent for request in requests):
+            raise UnsuitableError("launch", "agent is for batch jobs, which run on spot: leave it out")
         names: dict[Hashable, str] = {}
         return [
             request

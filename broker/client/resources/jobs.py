@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
+import httpx
+
 from broker.client.transport import Resource, parse
-from broker.jobs.models import ENDED, JobList, JobLog, JobState, JobView, JobWish, Outcome
+from broker.jobs.models import ENDED, JobFiles, JobList, JobLog, JobState, JobView, JobWish, Outcome
+from broker.jobs.state_archive import StateArchiveError, unpack
 
 _POLL_S = 1.0
 
@@ -81,6 +88,31 @@ class JobsResource(Resource):
             else:
                 time.sleep(_POLL_S)
 
+    def find_files(self, job: str, *, attempt: int | None = None, rank: int = 0) -> JobFiles:
+        """Return where the files are that an attempt (None: the one that won, else the latest) saved last.
+
+        Raises
+        ------
+        ProblemAnswer
+            When states of jobs are not kept in a bucket (status 409).
+        """
+        parameters = {"attempt": attempt, "rank": rank}
+        return parse(JobFiles, self._transport.send("GET", f"{_path(job)}/files", parameters=parameters))
+
+    def fetch_files(
+        self, job: str, directory: Path, *, attempt: int | None = None, rank: int = 0
+    ) -> JobFiles:
+        """Write the files that an attempt saved last into a new directory; see ``find_files``.
+
+        Raises
+        ------
+        StateArchiveError
+            When they cannot be read or written.
+        """
+        files = self.find_files(job, attempt=attempt, rank=rank)
+        unpack((_download(url) for url in files.urls), directory)
+        return files
+
     def cancel(self, job: str) -> JobView:
         """Ask for the end of a job.
 
@@ -99,6 +131,24 @@ class JobsResource(Resource):
             if view.state in ENDED or (until_s is not None and time.monotonic() >= until_s):
                 return view
             time.sleep(_POLL_S)
+
+
+def _download(url: str) -> IO[bytes]:
+    """Return the content of a signed address. Raises StateArchiveError, which does not tell the address."""
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile())
+        try:
+            with httpx.stream("GET", url) as answer:
+                answer.raise_for_status()
+                for block in answer.iter_bytes():
+                    file.write(block)
+        except httpx.HTTPStatusError as error:
+            raise StateArchiveError(f"the bucket answers {error.response.status_code}") from None
+        except httpx.TransportError as error:
+            raise StateArchiveError(f"the bucket does not answer ({type(error).__name__})") from None
+        file.seek(0)
+        stack.pop_all()  # whoever reads it closes it
+    return file
 
 
 def _path(job: str) -> str:

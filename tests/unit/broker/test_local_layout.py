@@ -26,6 +26,11 @@ def test_real_clouds_have_instance_agents_that_sign_as_their_cloud() -> None:
     assert (agent.name, agent.arguments[2:4], agent.party) == ("instances-b", ("--cloud", "b"), "cloud.b")
 
 
+def test_real_clouds_whose_instances_run_jobs_have_managers() -> None:
+    found = ProcessList(Path("f.toml"), ("b",), instanced=("b",), boots_agents=True).specs()
+    assert [one.name for one in found[-2:]] == ["instances-b", "jobs-1"]
+
+
 def test_a_manager_is_told_of_the_api_where_nobody_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

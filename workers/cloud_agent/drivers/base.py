@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from pydantic import field_validator as checked
 
 from broker.contract.launch import Launch, LaunchRules, Word, find_word
 from broker.doctor.check import CheckResult, failure, ok, warning
+from cloudsim.federation.model import BOOT_S
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 from cloudsim.model.flavours import CloudFlavour, find_flavour
@@ -203,6 +205,24 @@ def combine_user_data(parts: Sequence[str]) -> str:
     return "\n".join([*lines, f"--{boundary}--", ""])
 
 
+def check_address(address: str) -> str:
+    """Return the address of an API, to which credentials may be sent. Raises ValueError."""
+    parts = urlsplit(address)
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or ":" in parts.hostname:
+        raise ValueError("write an address such as https://cloud.example.org:8773/services/compute")
+    if parts.username or parts.password:
+        raise ValueError("credentials do not belong here: set SPOTFED_CLOUD_USER and SPOTFED_CLOUD_SECRET")
+    if parts.query or parts.fragment:
+        raise ValueError("an address without ? and #")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise ValueError("credentials would cross the network in clear: use https")
+    return address
+
+
 def _cores(key: Any) -> Any:
     """Convert a key of a TOML table, which is always text, to a number."""
     return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key
@@ -239,15 +259,54 @@ class AllowOptions(LaunchRules):
         return read_beside(path, info, MOST_PREFIX)
 
 
+class JobOptions(BaseModel):
+    """The table ``[cloud.instances.jobs]``: how an instance starts the node agent that runs a batch job.
+
+    url: the address of the HTTP API as instances reach it, https, or http on this machine only. install: what
+    a shell does first; the table has a path beside the federation file, this field the file's content.
+    python: the interpreter that has spotfed then. boot_s: seconds that all this takes.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+    url: Annotated[str, AfterValidator(check_address)]
+    install: str = ""
+    python: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+$", max_length=1000)] = "python3"
+    boot_s: Duration = Field(BOOT_S, alias="boot", ge=0, le=86_400)
+
+    @checked("install", mode="before")
+    @classmethod
+    def _contents(cls, path: Any, info: ValidationInfo) -> str | None:
+        return read_beside(path, info, MOST_PREFIX)
+
+    def make_script(self, token: str) -> str:
+        """Return the script that starts the node agent with its token, which no other user may read.
+
+        An agent that fails is started again; it takes up what runs. Batch systems warn the script, too.
+        """
+        agent = f"{self.python} -m workers.node_agent --api {shlex.quote(self.url)}"
+        lines = (
+            "#!/bin/sh",
+            "umask 022",
+            "spotfed=$(mktemp -d) && chmod 711 $spotfed || exit 1",
+            f'(umask 077 && printf %s {shlex.quote(token)} >"$spotfed/token")',
+            'export SPOTFED_STATE_DIR="$spotfed"',
+            self.install,
+            "trap : TERM",
+            f'until {agent} --token-file "$spotfed/token"; do sleep 5; done',
+        )
+        return "\n".join([*lines, ""])
+
+
 class CommonOptions(BaseModel):
     """Options that all drivers have.
 
     driver: the name of the driver. prefix: begins the names and tags of instances; two federations that use
     one account of a cloud need two. poll_s: seconds between two listings. timeout_s: seconds that one call to
-    the cloud may take. sizes: the cloud's name of an instance by its cores. foreign_sizes: the cores of other
-    sizes, where the cloud does not tell them. allow: what holders may choose. user_data: what instances run
-    when they start unless their lease says otherwise; the table has a path beside the federation file, this
-    field the file's content.
+    the cloud may take. jobs: how instances run batch jobs; None: they run none. sizes: the cloud's name of an
+    instance by its cores. foreign_sizes: the cores of other sizes, where the cloud does not tell them. allow:
+    what holders may choose. user_data: what instances run when they start unless their lease says otherwise;
+    the table has a path beside the federation file, this field the file's content.
     """
 
     model_config = ConfigDict(
@@ -267,6 +326,7 @@ class CommonOptions(BaseModel):
     sizes: dict[Cores, Word] = Field(min_length=1)
     foreign_sizes: dict[Word, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(default_factory=dict)
     allow: AllowOptions = AllowOptions()
+    jobs: JobOptions | None = None
     user_data: str | None = None
 
     @checked("sizes")
@@ -284,8 +344,13 @@ class CommonOptions(BaseModel):
     @property
     def rules(self) -> LaunchRules:
         """The rules for what holders may choose."""
-        allowed = self.allow.model_dump(exclude={"prefix", "scripts", "most_networks"})
-        return LaunchRules(**allowed, scripts=self.runs_scripts, most_networks=self.most_networks)
+        allowed = self.allow.model_dump(exclude={"prefix", "jobs", "scripts", "most_networks"})
+        return LaunchRules(
+            **allowed,
+            jobs=self.jobs is not None,
+            scripts=self.runs_scripts,
+            most_networks=self.most_networks,
+        )
 
     @property
     def lists_all_users(self) -> bool:
@@ -335,9 +400,15 @@ class CommonOptions(BaseModel):
             raise RefusedError(flavour)
         return flavour
 
+    def own_data_of(self, launch: Launch) -> str | None:
+        """Return what the holder of a lease lets its instance run: the node agent for a batch job."""
+        if launch.agent_token is not None and self.jobs is not None:
+            return self.jobs.make_script(launch.agent_token.get_secret_value())
+        return launch.user_data_text
+
     def user_data_of(self, launch: Launch) -> str | None:
         """Return what an instance runs: its holder's user data, else that of the table; the prefix first."""
-        own = launch.user_data_text
+        own = self.own_data_of(launch)
         parts = [part for part in (self.allow.prefix, self.user_data if own is None else own) if part]
         return combine_user_data(parts) if len(parts) > 1 else parts[0] if parts else None
 
@@ -427,19 +498,4 @@ class HttpOptions(CommonOptions):
     @checked("endpoint")
     @classmethod
     def _address(cls, endpoint: str) -> str:
-        parts = urlsplit(endpoint)
-        try:
-            port = parts.port
-        except ValueError:
-            port = 0
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or ":" in parts.hostname:
-            raise ValueError("write an address such as https://cloud.example.org:8773/services/compute")
-        if parts.username or parts.password:
-            raise ValueError(
-                "credentials do not belong here: set SPOTFED_CLOUD_USER and SPOTFED_CLOUD_SECRET"
-            )
-        if parts.query or parts.fragment:
-            raise ValueError("an address without ? and #")
-        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise ValueError("credentials would cross the network in clear: use https")
-        return endpoint
+        return check_address(endpoint)

@@ -361,7 +361,7 @@ class SlurmDriver:
 
     def _environment(self, desired: DesiredInstance) -> dict[str, str]:
         options, launch = self._options, desired.launch
-        own = launch.user_data_text
+        own = options.own_data_of(launch)
         told = {
             "SPOTFED_LEASE": desired.lease,
             "SPOTFED_CLOUD": self._cloud,
@@ -378,7 +378,7 @@ class SlurmDriver:
 
         The holder's arguments and environment stand in it: sbatch itself must not see them as its own.
         """
-        text = launch.user_data_text
+        text = self._options.own_data_of(launch)
         if text is None or not _is_script(text):
             if launch.arguments or launch.environment:
                 raise RefusedError("arguments and environment go with user data that is a script (#!)")

@@ -37,9 +37,9 @@ class CheckpointStore:
         """Return the directory in which a job with remote storage runs."""
         return self.directory_of(work.job, work.id) / "live"
 
-    def make_directory(self, work: Work) -> Path:
+    def make_place(self, job: str, work: str) -> Path:
         """Create the directory of a piece of work if needed, and return it."""
-        path = self.directory_of(work.job, work.id)
+        path = self.directory_of(job, work)
         for directory in (self.directory, path.parent, path):
             if not directory.is_dir():
                 directory.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class CheckpointStore:
         DriverError
             When it cannot be copied, or was abandoned.
         """
-        place = self.make_directory(work)
+        place = self.make_place(work.job, work.id)
         draft = place / _DRAFT
         try:
             self.trash.discard(draft)
@@ -80,18 +80,21 @@ class CheckpointStore:
             self.trash.discard(draft)
             raise DriverError(f"its state could not be kept: {error}") from error
 
-    def commit(self, draft: Path, at: float, size: int, *, last: bool) -> StoredCheckpoint:
+    def commit(
+        self, draft: Path, at: float, size: int, abandoned: Callable[[], bool], *, last: bool
+    ) -> StoredCheckpoint:
         """Make the draft the newest checkpoint, and remove old ones.
 
         Raises
         ------
         DriverError
-            When it cannot be written.
+            When it cannot be written, or was abandoned.
         """
         place = draft.parent
         try:
             numbers = self._numbers(place)
             checkpoint = StoredCheckpoint(numbers[-1] + 1 if numbers else 1, at, size / 1e9, last)
+            self._publish(draft, checkpoint, abandoned)
             write_json(draft / "kept.json", asdict(checkpoint))
             fsync_directory(draft)
             draft.rename(place / str(checkpoint.number))
@@ -101,6 +104,9 @@ class CheckpointStore:
         for number in [*numbers, checkpoint.number][:-CHECKPOINTS_KEPT]:
             self.trash.discard(place / str(number))
         return checkpoint
+
+    def _publish(self, draft: Path, checkpoint: StoredCheckpoint, abandoned: Callable[[], bool]) -> None:
+        """Store a draft elsewhere, too, before it counts. Raises DriverError or OSError."""
 
     def restore(self, job: str, work: str, number: int, target: Path, owner: int | None) -> None:
         """Copy a checkpoint into a new directory.

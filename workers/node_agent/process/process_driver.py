@@ -166,7 +166,7 @@ class ProcessDriver:
         for name in ("cause.json", "noticed.json"):
             reserve_file(work_dir.path / name)
         if work.storage is StorageKind.REMOTE:
-            self._checkpoints.make_directory(work)
+            self._checkpoints.make_place(work.job, work.id)
             self._checkpoints.trash.discard(work_dir.directory)
         if work.restore is not None:
             self._checkpoints.restore(work.job, *work.restore, work_dir.directory, work_dir.uid)
@@ -242,7 +242,8 @@ class ProcessDriver:
         if abandon.is_set():
             self._checkpoints.trash.discard(draft)
             raise DriverError("there was no time to keep its state")
-        return self._checkpoints.commit(draft, began_at if saves else halted_at, size, last=last)
+        kept_at = began_at if saves else halted_at
+        return self._checkpoints.commit(draft, kept_at, size, abandon.is_set, last=last)
 
     def _save(self, work_dir: WorkDir, abandon: threading.Event) -> None:
         """Run the save command beside the work.

@@ -14,7 +14,7 @@ from broker.contract.instances import STUCK, InstanceCatalogue, InstanceRecord
 from broker.doctor import Check, CheckResult, Installation, State, clouds
 from broker.doctor.contract import check_contract
 from broker.doctor.instances import check_instances
-from broker.doctor.jobs import check_job_managers, check_node_agents
+from broker.doctor.jobs import check_bucket, check_job_managers, check_node_agents
 from broker.doctor.redis import RedisServer
 from broker.settings import Settings
 from broker.storage.negotiation import ALIVE_TTL_S
@@ -232,6 +232,21 @@ def test_what_a_node_agent_cannot_give_jobs_is_told(federation: Federation) -> N
     federation.redis.set(federation.keys.isolation("a"), "")
     (result,) = federation.check(check_node_agents)
     assert result.state is State.OK
+
+
+def test_jobs_on_real_clouds_need_a_bucket(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation.join("glade", runs_commands=True, instances="ec2")
+    (result,) = federation.check(check_bucket)
+    assert (result.state, "jobs on glade save no state" in result.found) == (State.FAILURE, True)
+    assert federation.check(check_node_agents) == []
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "s3cret")
+    away = {"jobs_bucket": "s3://states", "jobs_bucket_url": "http://127.0.0.1:9"}
+    federation.installation.settings = Settings.model_validate(away)
+    monkeypatch.setattr("broker.jobs.bucket._RETRIES", 0)
+    (result,) = federation.check(check_bucket)
+    assert (result.state, "127.0.0.1:9" in result.found) == (State.FAILURE, True)
+    assert "s3cret" not in f"{result}"
 
 
 def test_jobs_that_nobody_looks_after_are_counted(federation: Federation) -> None:

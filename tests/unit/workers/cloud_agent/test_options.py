@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.contract.launch import LaunchRules
+from broker.contract.launch import Launch, LaunchRules
 from cloudsim.model.errors import InputError
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.ec2 import Ec2Options
@@ -146,3 +148,53 @@ def test_overflow_is_openstacks_and_an_administrators() -> None:
         with pytest.raises(InputError) as raised:
             read_options(told, WHERE)
         assert raised.value.field == f"{WHERE}.{field}"
+
+
+JOBS = {"url": "https://spotfed.example.org", "install": "install.sh", "boot": "3m"}
+LAUNCH = Launch.model_validate({"agent": True, "agent_token": "it's $a token"})
+
+
+def test_the_script_of_a_node_agent_runs_what_its_operator_says_and_hides_the_token(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$@" >{tmp_path}/arguments\n'
+        f'stat -c %a "$6" "$SPOTFED_STATE_DIR" >{tmp_path}/modes\ncat "$6" >{tmp_path}/token\n'
+        f'echo "$INSTALLED $SPOTFED_STATE_DIR/token" >{tmp_path}/told\n'
+    )
+    python.chmod(0o755)
+    (tmp_path / "install.sh").write_text("INSTALLED=yes\nexport INSTALLED\n")
+    options = read_options({**EC2, "jobs": {**JOBS, "python": str(python)}}, WHERE, tmp_path)
+    assert options.rules.jobs
+    assert list(options.rules.find_faults(LAUNCH)) == []
+    script = options.user_data_of(LAUNCH)
+    assert script is not None
+    subprocess.run(["/bin/sh", "-c", script], env={"TMPDIR": str(tmp_path), "PATH": os.defpath}, check=True)
+    *arguments, file = (tmp_path / "arguments").read_text().split()
+    assert arguments == ["-m", "workers.node_agent", "--api", "https://spotfed.example.org", "--token-file"]
+    assert (tmp_path / "modes").read_text().split() == ["600", "711"]
+    assert (tmp_path / "token").read_text() == "it's $a token"
+    assert (tmp_path / "told").read_text().split() == ["yes", file]
+
+
+def test_a_cloud_without_jobs_starts_no_node_agent() -> None:
+    options = read_options(EC2, WHERE)
+    assert list(options.rules.find_faults(LAUNCH)) == ["batch jobs"]
+    assert options.user_data_of(LAUNCH) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"url": "http://spotfed.example.org"}, "url"),
+        ({"url": "https://user:password@spotfed.example.org"}, "url"),
+        ({"install": "nowhere.sh"}, "install"),
+        ({"python": "python; rm -rf /"}, "python"),
+        ({"boot": "soon"}, "boot"),
+        ({"token": "x"}, "token"),
+    ],
+)
+def test_jobs_that_cannot_be(tmp_path: Path, change: dict[str, str], field: str) -> None:
+    (tmp_path / "install.sh").touch()
+    with pytest.raises(InputError) as raised:
+        read_options({**EC2, "jobs": {**JOBS, **change}}, WHERE, tmp_path)
+    assert raised.value.field == f"{WHERE}.jobs.{field}"

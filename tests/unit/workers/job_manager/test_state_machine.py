@@ -1,8 +1,11 @@
 """Every rule of the job manager, with plain values."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.contract import LeaseState
+from broker.contract.launch import Launch
 from broker.jobs.events import (
     AttemptEnded,
     AttemptInstructed,
@@ -29,7 +32,8 @@ from tests.unit.workers.job_manager.scenes import (
     report,
     wish,
 )
-from workers.job_manager.effects import make_work
+from workers.job_manager.attempt_outcome import BOOT_LIMIT_S
+from workers.job_manager.effects import make_launch, make_work
 from workers.job_manager.market import JobMarket
 from workers.job_manager.observation import Denial, Grant
 from workers.job_manager.state_machine import (
@@ -153,6 +157,38 @@ def test_the_memory_limit_of_a_wish_is_that_of_its_work() -> None:
     scene = Scene(wish(memory_limit_mb=512))
     scene.running()
     assert make_work(scene.job, scene.job.attempts[0], 0).memory_mb == 512
+
+
+def test_instances_of_real_clouds_start_agents_and_save_on_any_notice() -> None:
+    real = replace(offer("forge", 0.1), boots_agents=True)
+    scene = Scene(wish(image="debian-12", instance_type="m1.small"))
+    scene.running(market=market(real, home=None))
+    (attempt,) = scene.job.attempts
+    assert attempt.plan.boots_agents
+    assert (attempt.plan.checkpoint_s is not None, attempt.plan.saves_on_notice) == (True, False)
+    assert make_work(scene.job, attempt, 0).saves_on_notice
+    launch = make_launch(scene.job, attempt)
+    assert launch == Launch(agent=True, image="debian-12", instance_type="m1.small")
+    here = Scene()
+    here.running()
+    assert make_launch(here.job, here.job.attempts[0]) is None
+    assert not make_work(here.job, here.job.attempts[0], 0).saves_on_notice
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_an_instance_of_a_real_cloud_that_never_reports_is_given_up(real: bool) -> None:
+    scene = Scene()
+    scene.plan(market=market(replace(offer("forge", 0.1), boots_agents=real), home=None))
+    scene.begin(started=False)
+    scene.decide(now=BOOT_LIMIT_S)
+    assert scene.job.live
+    scene.decide(now=BOOT_LIMIT_S + 100)
+    assert bool(scene.job.live) is not real
+    ended = scene.job.attempts[0].ended
+    if real:
+        assert ended is not None
+        assert ended.outcome is Outcome.FAILED
+        assert "no node agent of its instance has reported within 15" in ended.why
 
 
 def test_all_work_of_a_cloud_may_end_with_its_agent() -> None:

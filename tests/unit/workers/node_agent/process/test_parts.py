@@ -75,7 +75,7 @@ def test_kept_states_without_a_record_do_not_count(tmp_path: Path) -> None:
     assert kept.newest("j", "j.1.0") is None
     for at in (10.0, 20.0, 30.0):
         draft, size = kept.make_draft(one, source, None, lambda: False)
-        made = kept.commit(draft, at, size, last=False)
+        made = kept.commit(draft, at, size, lambda: False, last=False)
     assert (made.number, made.at, made.gb) == (3, 30.0, 2e-9)
     place = kept.directory_of("j", "j.1.0")
     (place / "4").mkdir()  # as of a machine that failed

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from broker.contract import Lease, read_message
 from broker.jobs.models import Work
+from broker.leases.lease_reader import LeaseReader
 from broker.signing.parties import JOBS
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError
 from broker.storage.keys import RedisKeys
-from workers.agents.lease_reader import LeaseReader
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +64,18 @@ class Assignments:
         works = {name: entry.last for name, entry in self._checked.items() if entry.last is not None}
         leases = self._leases.read_leases({work.instance for work in works.values() if work.spot})
         return AssignmentBatch(works, leases)
+
+    def read_one(self, name: str) -> Work | None:
+        """Read one piece of work; None if there is none of that id, or no job manager signed it."""
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.hget(self._keys.work(self._cloud), name)
+            pipeline.hget(self._keys.work_signatures(self._cloud), name)
+            text, signature = pipeline.execute()
+        return None if text is None else self._check(name, text, signature).work
+
+    def read_lease(self, lease: str) -> Lease | None:
+        """Read a lease as the cloud shows it; None if it shows none of that id."""
+        return self._leases.read_leases({lease})[lease]
 
     def wall_time(self, cloud_s: float) -> float:
         """Convert a time of the cloud to seconds since 1970; see ``LeaseReader.wall_time``."""
