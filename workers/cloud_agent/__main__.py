@@ -40,7 +40,7 @@ from cloudsim.model.errors import InputError
 from workers import worker_process
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
-from workers.cloud_agent.agent import HOST, CloudAgent
+from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.check import check_cloud
 from workers.cloud_agent.drivers import make_driver, read_options
@@ -79,11 +79,6 @@ def read_cloud(path: Path, cloud: str, data: Path | None) -> tuple[FederatedClou
             where = f"cloud[{number}].instances"
             return member, read_options(member.instances, where, path.absolute().parent)
     raise InputError(f"no cloud is called {cloud!r}", field="--cloud")
-
-
-def list_hosts(member: FederatedCloud) -> tuple[str | None, ...]:
-    """Return the hosts that the federation file names for a cloud's nodes, none if it names no host."""
-    return tuple(dict(labels).get(HOST) for labels in member.spec.details.labels)
 
 
 def read_credentials(config: Settings) -> tuple[str | None, str | None]:
@@ -132,7 +127,8 @@ def check(options: argparse.Namespace) -> int:
     except (InputError, SettingsError) as error:
         print_error(PROGRAM, error)
         return 2
-    results = check_cloud(driver_options, driver, member.spec.node_cores, start=options.start)
+    spec = member.spec
+    results = check_cloud(driver_options, driver, spec.node_cores, spec.details, start=options.start)
     print(json.dumps([asdict(result) for result in results]))  # noqa: T201
     sys.stdout.flush()
     return os.EX_OK
@@ -169,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
-        hosts=list_hosts(member),
+        node_cores=member.spec.node_cores, details=member.spec.details,
     )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     listened = (waiting, (keys.channel(options.cloud),), agent.wake, stopping)

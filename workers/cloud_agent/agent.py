@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -32,11 +32,13 @@ from broker.contract import (
 from broker.contract.instances import STUCK
 from broker.signing.agent_keys import SealError
 from cloudsim.model.flavours import CloudFlavour
+from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
 from workers.cloud_agent.check import list_faults
 from workers.cloud_agent.drivers.base import (
+    HOST,
     CloudInstance,
     DesiredInstance,
     InstanceDriver,
@@ -55,7 +57,7 @@ from workers.cloud_agent.instance_history import (
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
-from workers.cloud_agent.user_refusals import UserRefusals
+from workers.cloud_agent.user_refusals import UserRefusal, UserRefusals
 
 POLL_S = 0.5
 #: Seconds for which instances are listed every POLL_S after the cloud reported a change: a listing shows it
@@ -63,8 +65,6 @@ POLL_S = 0.5
 _HEARD_S = 3.0
 #: The least time from one listing to the next, as a multiple of what the last one took.
 _LIST_SHARE = 4.0
-#: The label of a node that names its host at the cloud.
-HOST = "host"
 #: Seconds that the owner may take to answer.
 _ANSWER_S = 5.0
 _LONGEST_LIST_PAUSE_S = 20.0
@@ -91,7 +91,8 @@ class CloudAgent:
         cores_of: Callable[[str], int | None],
         poll_s: float,
         now_s: Callable[[], float] = time.monotonic,
-        hosts: Sequence[str | None] = (),
+        node_cores: Sequence[int] = (),
+        details: NodeDetails = CORES_ONLY,
     ):
         """Set up the agent; it does nothing before ``run`` or ``step``.
 
@@ -105,12 +106,16 @@ class CloudAgent:
             Seconds between two listings of the instances.
         now_s:
             A clock that never jumps.
-        hosts:
-            The cloud's hosts by the numbers of the owner's nodes. Instances of leases then run on the host of
-            their node, and foreign ones are counted on theirs. None leaves the host to the cloud.
+        node_cores, details:
+            The owner's nodes. Where the label ``host`` names a node's host, instances of leases run on the
+            host of their node, and foreign ones are counted on theirs; else the cloud chooses. Of the amounts
+            of foreign instances those are counted that nodes have.
         """
         self._cloud, self._driver, self._leases, self._owner = cloud, driver, leases, owner
-        self._cores_of, self._poll_s, self._now_s, self._hosts = cores_of, poll_s, now_s, hosts
+        self._cores_of, self._poll_s, self._now_s = cores_of, poll_s, now_s
+        self._node_cores, self._details = node_cores, details
+        self._hosts = [dict(labels).get(HOST) for labels in details.labels]
+        self._label_names = {name for labels in details.labels for name, _ in labels}
         self._wakened = threading.Event()
         self._calls = calls(self.wake)
         self._tracked: dict[str, TrackedLease] = {}
@@ -157,9 +162,8 @@ class CloudAgent:
                 self._handle_lease(name)
             for own_id in list(self._foreign):
                 self._handle_foreign(own_id)
-            for own_id, cores in self._refusals.due():
-                if self._free_room(own_id, freed_id(self._cloud, own_id), cores):
-                    log.warning("an own user was refused: freeing room", instance=own_id, cores=cores)
+            for refusal in self._refusals.due():
+                self._free_room_for_user(refusal)
             self._list_instances()
             self._list_flavours()
         except redis.RedisError as error:
@@ -190,7 +194,7 @@ class CloudAgent:
             self._flavours_due_s = now_s + _FLAVOURS_S
 
     def _describe_cloud(self) -> tuple[list[CloudFlavour], list[str]]:
-        return self._driver.list_flavours(), list(list_faults(self._driver))
+        return self._driver.list_flavours(), list(list_faults(self._driver, self._node_cores, self._details))
 
     def _note_flavours(self, finished: FinishedCall) -> None:
         if finished.error is None:
@@ -362,15 +366,32 @@ class CloudAgent:
             if tracked.lease is not None:
                 log.warning("the cloud has no room for a lease: freeing some", lease=name)
                 block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
-                self._free_room(name, block, tracked.lease.cores)
+                self._free_room(name, block, tracked.lease.cores, {"resources": tracked.lease.amounts})
         elif not isinstance(error, RefusedError):
             log.warning("an instance cannot be started yet", lease=name, why=why)
 
-    def _free_room(self, about: str, block: str, cores: int) -> bool:
+    def _free_room(self, about: str, block: str, cores: int, needs: Mapping[str, Any]) -> bool:
         """Ask the owner to free room that the cloud turned out not to have; False while it is being asked."""
-        fields: dict[str, Any] = {"instance": block, "cores": cores, "lifetime_s": FREED_S}
+        fields: dict[str, Any] = {"instance": block, "cores": cores, "lifetime_s": FREED_S, **needs}
         command = StartOnDemand(id=f"{block}:start", reply_to=self._owner.reply_to, **fields)
         return self._ask("freed", about, command)
+
+    def _free_room_for_user(self, refusal: UserRefusal) -> None:
+        """Ask the owner to free what the cloud refused to an own user, on a node that it could run on."""
+        own_id, cores, labels = refusal.instance.id, refusal.cores, refusal.instance.labels
+        resources = self._counted(refusal.instance)
+        needs = {
+            "resources": resources,
+            "labels": {name: value for name, value in labels if name in self._label_names},
+        }
+        if self._free_room(own_id, freed_id(self._cloud, own_id), cores, needs):
+            log.warning(
+                "an own user was refused: freeing room", instance=own_id, cores=cores, resources=resources
+            )
+
+    def _counted(self, instance: CloudInstance) -> dict[str, int]:
+        """Return what an instance takes beside cores, as far as its owner counts it."""
+        return {name: amount for name, amount in instance.amounts if name in self._details.resources}
 
     def _report_gone(self, name: str, decision: InstanceDecision) -> None:
         how: Any = decision.step.value
@@ -401,9 +422,12 @@ class CloudAgent:
             case InstanceStep.ARRIVE if not self._calls.is_busy(own_id):
                 # Recorded before the owner is told: the next agent must know that it may be counted.
                 self._leases.write_record(tracked.on_demand, tracked.record)
-                host = None if tracked.instance is None else tracked.instance.host
+                instance = tracked.instance
+                host = None if instance is None else instance.host
                 labels = {HOST: host} if host in self._hosts else {}
-                fields = {"cores": tracked.record.cores, "lifetime_s": None, "labels": labels, **target}
+                resources = {} if instance is None else self._counted(instance)
+                fields = {"cores": tracked.record.cores, "lifetime_s": None, **target}
+                fields |= {"labels": labels, "resources": resources}
                 self._ask("arrive", own_id, StartOnDemand(id=f"{tracked.on_demand}:start", **fields))
             case InstanceStep.DEPART if not self._calls.is_busy(own_id):
                 self._ask("depart", own_id, StopOnDemand(id=f"{tracked.on_demand}:stop", **target))

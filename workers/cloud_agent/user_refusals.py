@@ -69,11 +69,11 @@ class UserRefusals:
                     return refusal
         return None
 
-    def due(self) -> Iterator[tuple[str, int]]:
-        """Yield the id at the cloud and the cores of each request for which room is to be freed."""
-        for own_id, refusal in self._refusals.items():
+    def due(self) -> Iterator[UserRefusal]:
+        """Yield the requests for which room is to be freed."""
+        for refusal in self._refusals.values():
             if refusal.freed_at is None and not refusal.is_over:
-                yield own_id, refusal.cores
+                yield refusal
 
     def note_freed(self, own_id: str, now: float) -> None:
         """Note that the owner has answered; ``now`` in seconds since 1970."""

@@ -69,6 +69,29 @@ def test_what_a_flavour_has_is_promised() -> None:
     assert lease_state(live.tell(needing("b.1", 1, resources={"memory_mb": 2000}))) == "reserved"
 
 
+def test_a_lease_takes_all_that_its_flavour_has_of_what_nodes_have() -> None:
+    live = real()
+    for name, cores in (("a.1", 4), ("b.1", 1)):
+        assert lease_state(live.tell(needing(name, cores))) == "reserved"
+        live.tell(confirm(name))
+    assert live.tell(needing("c.1", 4, resources={"gpus": 1})) is not None
+    taken = {one.id: one.amounts for one in live.owner.cloud.inventory}
+    assert taken == {
+        "a.1": (("memory_mb", 8000),),
+        "b.1": (("memory_mb", 2000),),
+        "c.1": (("gpus", 1), ("memory_mb", 16000)),
+    }
+    # So memory runs out before cores, and tables are made for what instances really take.
+    assert live.owner.name_resources(needing("d.1", 4)).resources == {"memory_mb": 8000}
+    full = real(CATALOGUE.model_copy(update={"flavours": (CloudFlavour("x", 1, (("memory_mb", 100_000),)),)}))
+    for number in range(4):
+        assert lease_state(full.tell(needing(f"r{number}.1", 1))) == "reserved"
+    refused = full.tell(needing("r5.1", 1))
+    assert isinstance(refused, RefusalView)
+    assert refused.reason is RefusalReason.NO_CAPACITY
+    check_journal(full.events)
+
+
 def test_only_sizes_that_there_are_are_offered_instead() -> None:
     refused = real().tell(ask(6).model_copy(update={"other_sizes": True}))
     assert isinstance(refused, RefusalView)

@@ -30,6 +30,7 @@ from workers.cloud_agent.drivers.base import (
     DISK,
     GPUS,
     MEMORY,
+    CloudHost,
     CloudInstance,
     DesiredInstance,
     HttpOptions,
@@ -251,6 +252,10 @@ class Ec2Driver:
             ]
             most = max(most, sum(zones) * int(_text(size, "cpu")))
         return most
+
+    def list_hosts(self) -> list[CloudHost]:
+        """Return no host: the EC2 API has none."""
+        return []
 
     def _start(self, desired: DesiredInstance, size: str, tags: Mapping[str, str]) -> dict[str, str]:
         options, launch = self._options, desired.launch

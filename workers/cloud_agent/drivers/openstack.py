@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from workers.cloud_agent.drivers.base import (
     DISK,
     GPUS,
     MEMORY,
+    CloudHost,
     CloudInstance,
     DesiredInstance,
     HttpOptions,
@@ -70,10 +72,15 @@ _QUOTAS = (
     ("RAMSize", "totalRAMUsed", "MB of memory"),
 )
 
+#: From 2.53 on, a hypervisor goes by the id that Placement has for it.
+_HYPERVISOR_VERSION = {"X-OpenStack-Nova-API-Version": "2.53"}
+
 _PCI_ALIAS = "pci_passthrough:alias"
 
-#: Placement's standard classes of graphics processors.
-_GPU_CLASSES = ("VGPU", "PGPU")
+#: Placement's standard classes of resources.
+_CORES, _CLASSES = "VCPU", {"MEMORY_MB": MEMORY, "DISK_GB": DISK, "VGPU": GPUS, "PGPU": GPUS}
+#: What an instance must be on, if it names an availability zone, and the label of the zone's nodes.
+ZONE = "availability_zone"
 
 _NO_ROOM = ("No valid host", "Exhausted all hosts", "Insufficient compute resources")
 
@@ -138,7 +145,10 @@ class OpenStackDriver:
     def __init__(self, options: OpenStackOptions, cloud: str, user: str, secret: str):
         self._options, self.rules = options, options.rules
         self._tags = InstanceTags(options.prefix, cloud)
-        self._calls = HttpCalls(lambda: _connection(options, user, secret), _explain_error, options.timeout_s)
+        self._calls, self._placement = (
+            HttpCalls(partial(_connection, options, user, secret, service), _explain_error, options.timeout_s)
+            for service in ("compute", "placement")
+        )
         self._faults: dict[str, Mapping[str, Any]] = {}  # of servers that were listed last and failed
 
     def list_instances(self) -> list[CloudInstance]:
@@ -279,6 +289,30 @@ class OpenStackDriver:
         most = int(limits["maxTotalCores"])
         return None if most < 0 else max(0, most - int(limits["totalCoresUsed"]))
 
+    def list_hosts(self) -> list[CloudHost]:
+        """Return what Placement gives away on hosts that take servers; none without administrator's rights.
+
+        A host goes by the name of its compute service, as servers tell it.
+        """
+        if not self._options.all_users:
+            return []
+        listed = self._call("GET", "/os-hypervisors/detail", headers=_HYPERVISOR_VERSION)["hypervisors"]
+        return [
+            self._host(hypervisor)
+            for hypervisor in listed
+            if (hypervisor["state"], hypervisor["status"]) == ("up", "enabled")
+        ]
+
+    def _host(self, hypervisor: Mapping[str, Any]) -> CloudHost:
+        path = f"/resource_providers/{hypervisor['id']}/inventories"
+        inventories = self._placement.call(lambda connection: connection.request(path).object)["inventories"]
+        amounts: Counter[str] = Counter()
+        for name, inventory in inventories.items():
+            real = int(inventory["total"]) - int(inventory["reserved"])
+            amounts[_CLASSES.get(name, name)] += int(real * float(inventory["allocation_ratio"]))
+        cores = amounts.pop(_CORES, 0)
+        return CloudHost(str(hypervisor["service"]["host"]), cores, tuple(sorted(amounts.items())))
+
     def _server(self, desired: DesiredInstance, flavor: str, tags: Mapping[str, str]) -> dict[str, Any]:
         options, launch = self._options, desired.launch
         token = self._tags.make_token(desired.lease)
@@ -347,21 +381,23 @@ class OpenStackDriver:
     def _instance(self, server: Mapping[str, Any], fault: Mapping[str, Any]) -> CloudInstance:
         lease = self._lease(server)
         state = _state(server, lease is not None)
-        flavor = server["flavor"]
-        size = str(flavor.get("original_name", flavor.get("id", "")))
-        cores = self._options.cores(size)
+        flavor = _flavour(server["flavor"])
+        cores = self._options.cores(flavor.name)
+        zone = server.get("OS-EXT-AZ:availability_zone")
         why = fault.get("message") or server["status"]
         return CloudInstance(
             id=str(server["id"]),
             lease=lease,
             state=state,
-            size=size,
-            cores=flavor.get("vcpus") if cores is None else cores,
+            size=flavor.name,
+            cores=flavor.cores if cores is None else cores,
             addresses=tuple(port["addr"] for network in server["addresses"].values() for port in network),
             why=one_line(why) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
             host=server.get("OS-EXT-SRV-ATTR:host"),
             account=server.get("tenant_id"),
             no_room_at=_no_room_at(fault),
+            amounts=flavor.amounts,
+            labels=flavor.labels | ({(ZONE, zone)} if zone else set()),
         )
 
     def _delete(self, server: Mapping[str, Any]) -> None:
@@ -419,24 +455,26 @@ class _KeyExistsError(InstanceError):
 
 
 class _Connection(OpenStack_1_1_Connection):
-    """A connection to the endpoint that Keystone's catalog has for Nova, whatever its name there."""
+    """A connection to the endpoint that Keystone's catalog has for a service, whatever its name there."""
 
-    interface = "public"
+    interface, service = "public", "compute"
 
     def get_endpoint(self) -> str:
-        for endpoint in self.service_catalog.get_endpoints(service_type="compute"):
+        for endpoint in self.service_catalog.get_endpoints(service_type=self.service):
             desired = (self._ex_force_service_region, _INTERFACES[self.interface])
             if (endpoint.region, endpoint.endpoint_type) == desired:
                 return str(endpoint.url)
         raise RefusedError(
-            f"Keystone's catalog has no {self.interface} endpoint of Nova in {self._ex_force_service_region}"
+            f"Keystone's catalog has no {self.interface} endpoint of the service {self.service} "
+            f"in {self._ex_force_service_region}"
         )
 
 
-def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_1_1_Connection:
+def _connection(options: OpenStackOptions, user: str, secret: str, service: str) -> OpenStack_1_1_Connection:
     attributes = {
         "conn_class": connection_class(options.ca_file, options.timeout_s),
         "interface": options.interface,
+        "service": service,
     }
     method = "3.x_appcred" if options.application_credential else "3.x_password"
     return type("Connection", (_Connection,), attributes)(
@@ -453,19 +491,21 @@ def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_
 
 
 def _flavour(flavor: Mapping[str, Any]) -> CloudFlavour:
+    """Return a flavor as Nova lists it, or as it describes that of a server."""
     amounts = Counter({MEMORY: int(flavor["ram"]), DISK: int(flavor["disk"])})
-    amounts[DISK] += int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or 0)
+    amounts[DISK] += int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or flavor.get("ephemeral") or 0)
     labels: set[tuple[str, str]] = set()
     for key, value in (flavor.get("extra_specs") or {}).items():
         if resource := _AMOUNT.fullmatch(key):
-            amounts[GPUS if resource["name"] in _GPU_CLASSES else resource["name"]] += int(value)
+            amounts[_CLASSES.get(resource["name"], resource["name"])] += int(value)
         elif key == _PCI_ALIAS:
             for alias in value.split(","):
                 name, _, count = alias.strip().partition(":")
                 amounts[GPUS if "gpu" in name.lower() else name] += int(count or 1)
         else:
             labels.add((key.rpartition(":")[2], str(value)))
-    return make_flavour(str(flavor["name"]), int(flavor["vcpus"]), amounts, labels)
+    name = str(flavor.get("original_name") or flavor["name"])
+    return make_flavour(name, int(flavor["vcpus"]), amounts, labels)
 
 
 def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:

@@ -99,11 +99,13 @@ class Line(OwnerClient):
 class Scene:
     """A cloud of 8 cores, its owner and its agent."""
 
-    def __init__(self, grace_s: float = 0.0, hosts: tuple[str, ...] = ()):
-        self.hosts = hosts
-        labels = tuple(frozenset({("host", host)}) for host in hosts)
+    def __init__(
+        self, grace_s: float = 0.0, hosts: tuple[str, ...] = (), amounts: tuple[tuple[str, int], ...] = ()
+    ):
+        labels = tuple(frozenset({("host", host), ("zone", host[-1])}) for host in hosts)
         plain = spec((4, 4), grace_s)
-        cloud = replace(plain.cloud, details=NodeDetails(labels=labels))
+        self.details = NodeDetails(tuple((name, (amount,) * 2) for name, amount in amounts), labels)
+        cloud = replace(plain.cloud, details=self.details)
         self.live = Live(replace(plain, cloud=cloud))
         self.live.owner.cloud.inventory.may_spread = False  # as the owner of a real cloud has it
         self.cloud = InMemoryCloud()
@@ -121,7 +123,8 @@ class Scene:
 
         sizes = {"small": 1, "large": 4}
         self.agent = CloudAgent(
-            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s, self.hosts
+            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s,
+            node_cores=(4, 4), details=self.details,
         )  # fmt: skip
 
     def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:
@@ -568,6 +571,39 @@ def test_each_refused_request_frees_room_once(scene: Scene) -> None:
     assert f"A/freed-{again}" not in scene.own_users()
 
 
+def test_memory_is_freed_too_on_a_node_that_the_user_may_be_on() -> None:
+    scene = Scene(hosts=("n1", "n2"), amounts=(("memory_mb", 8000),))
+    for name in ("a.1", "b.1", "c.1"):  # the cores of a node would do, its memory does not
+        scene.live.tell(
+            reserve(name, 1, 1e6).model_copy(update={"resources": {"memory_mb": 4000}}), scene.now_s
+        )
+        scene.live.tell(confirm(name), scene.now_s)
+    scene.later(9)
+    nodes = {name: scene.live.owner.cloud.inventory.get(name) for name in ("a.1", "b.1", "c.1")}
+    assert [lease.node for lease in nodes.values() if lease] == [0, 0, 1]
+    needs = {
+        "amounts": (("disk_gb", 5), ("memory_mb", 6000)),
+        "labels": frozenset({("zone", "1"), ("other", "label")}),
+    }
+    scene.cloud.refuse(1, **needs)
+    scene.later(9)
+    assert [scene.state(name) for name in nodes] == [
+        LeaseState.EVICTED,
+        LeaseState.EVICTED,
+        LeaseState.RUNNING,
+    ]
+    (block,) = [one for one in scene.live.owner.cloud.inventory if "/freed-" in one.id]
+    assert (block.node, block.amounts) == (0, (("memory_mb", 6000),)), "disk is not in the books"
+    # An own user's server is counted with its memory, where it runs.
+    own_id = scene.cloud.arrive(1)
+    scene.cloud.instances[own_id] = replace(
+        scene.cloud.instances[own_id], host="n2", amounts=(("memory_mb", 7000),)
+    )
+    scene.later(9)
+    assert scene.state("c.1") is LeaseState.EVICTED
+    scene.live.owner.validate()
+
+
 def test_an_old_refusal_and_one_that_nothing_helps_evict_nobody(scene: Scene) -> None:
     scene.lease("a.1", 4)
     scene.later(9)
@@ -626,7 +662,7 @@ def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_their
         scene.lease(name, 2)
     scene.later(9)
     nodes = {lease.id: lease.node for lease in scene.leases.read_leases([]).values() if lease is not None}
-    assert scene.cloud.hosts == {name: scene.hosts[node] for name, node in nodes.items()}
+    assert scene.cloud.hosts == {name: f"n{node + 1}" for name, node in nodes.items()}
     arrived = scene.cloud.arrive(2)
     scene.cloud.instances[arrived] = replace(scene.cloud.instances[arrived], host="n1")
     scene.later(9)
