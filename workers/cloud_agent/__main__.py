@@ -112,7 +112,7 @@ def make_executors() -> dict[str, Executor]:
     starts, ends = ThreadPoolExecutor(_STARTS), ThreadPoolExecutor(_ENDS)
     owner = ThreadPoolExecutor(1)  # it is asked one question at a time
     return {
-        "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1),
+        "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1), "headroom": ThreadPoolExecutor(1),
         "start": starts, "end": ends, "notice": ends,
         **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart"), owner),
     }  # fmt: skip
@@ -166,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
         node_cores=member.spec.node_cores, details=member.spec.details,
+        headroom=member.spec.headroom,
     )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     listened = (waiting, (keys.channel(options.cloud),), agent.wake, stopping)

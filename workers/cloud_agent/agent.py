@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -57,7 +58,7 @@ from workers.cloud_agent.instance_history import (
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
-from workers.cloud_agent.user_refusals import UserRefusal, UserRefusals
+from workers.cloud_agent.user_refusals import SETTLE_S, UserRefusal, UserRefusals
 
 POLL_S = 0.5
 #: Seconds for which instances are listed every POLL_S after the cloud reported a change: a listing shows it
@@ -65,6 +66,8 @@ POLL_S = 0.5
 _HEARD_S = 3.0
 #: The least time from one listing to the next, as a multiple of what the last one took.
 _LIST_SHARE = 4.0
+#: The same after a refusal, where an own user waits for room.
+_REFUSAL_LIST_SHARE = 1.0
 #: Seconds that the owner may take to answer.
 _ANSWER_S = 5.0
 _LONGEST_LIST_PAUSE_S = 20.0
@@ -72,6 +75,7 @@ _LONGEST_LIST_PAUSE_S = 20.0
 _SIZES_WARNED = 100
 _LIST = "list"
 _FLAVOURS = "flavours"
+_HEADROOM = "headroom"
 #: Seconds between two looks at the cloud's flavours.
 _FLAVOURS_S = 300.0
 
@@ -93,6 +97,7 @@ class CloudAgent:
         now_s: Callable[[], float] = time.monotonic,
         node_cores: Sequence[int] = (),
         details: NodeDetails = CORES_ONLY,
+        headroom: Sequence[int] = (),
     ):
         """Set up the agent; it does nothing before ``run`` or ``step``.
 
@@ -110,11 +115,15 @@ class CloudAgent:
             The owner's nodes. Where the label ``host`` names a node's host, instances of leases run on the
             host of their node, and foreign ones are counted on theirs; else the cloud chooses. Of the amounts
             of foreign instances those are counted that nodes have.
+        headroom:
+            Cores of the blocks that the owner keeps free for own users.
         """
         self._cloud, self._driver, self._leases, self._owner = cloud, driver, leases, owner
         self._cores_of, self._poll_s, self._now_s = cores_of, poll_s, now_s
         self._node_cores, self._details = node_cores, details
         self._hosts = [dict(labels).get(HOST) for labels in details.labels]
+        self._headroom, self._headroom_due_s = Counter(headroom), float("-inf")
+        self._short_since_s: float | None = None
         self._label_names = {name for labels in details.labels for name, _ in labels}
         self._wakened = threading.Event()
         self._calls = calls(self.wake)
@@ -132,13 +141,19 @@ class CloudAgent:
         self._heard_s = now_s()
         self._is_silent: bool | None = None  # None: what the agent before this one said is not known
         self._has_heard, self._heard_until_s = threading.Event(), float("-inf")
+        self._has_heard_refusal = threading.Event()
 
     def wake(self) -> None:
         """Make the loop look at once whether there is something to do."""
         self._wakened.set()
 
-    def hear(self) -> None:
-        """Make the loop list instances at once, and often for a moment: the cloud reports a change."""
+    def hear(self, *, is_refusal: bool = False) -> None:
+        """Make the loop list instances at once, and often for a moment: the cloud reports a change.
+
+        A refusal is listed at once even where listings take long: an own user waits for room.
+        """
+        if is_refusal:
+            self._has_heard_refusal.set()
         self._has_heard.set()
         self._wakened.set()
 
@@ -166,6 +181,7 @@ class CloudAgent:
                 self._free_room_for_user(refusal)
             self._list_instances()
             self._list_flavours()
+            self._check_headroom()
         except redis.RedisError as error:
             if not self._away:
                 log.warning("redis is away; instances stay as they are", why=str(error))
@@ -204,6 +220,34 @@ class CloudAgent:
             log.warning("the cloud's flavours cannot be listed", why=str(finished.error))
             self._flavours_due_s = self._now_s() + _LONGEST_LIST_PAUSE_S
 
+    def _check_headroom(self) -> None:
+        now_s = self._now_s()
+        is_due = bool(self._headroom) and now_s >= self._headroom_due_s
+        if is_due and self._calls.begin(_HEADROOM, _HEADROOM, self._driver.count_free):
+            self._headroom_due_s = now_s + self._poll_s
+
+    def _note_free(self, free: Mapping[str, int]) -> None:
+        """Free room where the cloud could not start what is to be kept free, although its books say so.
+
+        Own users may have taken it a moment ago, and spot that leaves for that may not have left yet.
+        """
+        now_s, missing = self._now_s(), Counter[int]()
+        for cores, count in self._headroom.items():
+            counts = [free[size] for size in free if self._cores_of(size) == cores]
+            missing[cores] = max(0, count - max(counts, default=count))
+        runs_spot = any(tracked.lease and tracked.lease.state.is_open for tracked in self._tracked.values())
+        if not missing.total() or not runs_spot:
+            self._short_since_s = None
+            return
+        if self._short_since_s is None:
+            self._short_since_s = now_s
+        if now_s - self._short_since_s >= SETTLE_S:
+            log.warning("the cloud has less room than is to be kept free: freeing some", blocks=dict(missing))
+            for cores in missing.elements():
+                block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
+                self._free_room(block, block, cores, {})
+            self._short_since_s = now_s
+
     def _list_instances(self) -> None:
         now_s = self._now_s()
         if self._has_heard.is_set():
@@ -211,8 +255,10 @@ class CloudAgent:
             self._heard_until_s = now_s + _HEARD_S
             if not self._list_failures:
                 # A listing of thousands of servers takes seconds: a busy cloud is not listed all the time.
-                soon_s = max(now_s, self._list_began_s + _LIST_SHARE * self._list_took_s)
+                share = _REFUSAL_LIST_SHARE if self._has_heard_refusal.is_set() else _LIST_SHARE
+                soon_s = max(now_s, self._list_began_s + share * self._list_took_s)
                 self._list_due_s = min(self._list_due_s, soon_s)
+            self._has_heard_refusal.clear()
         if now_s >= self._list_due_s and self._calls.begin(_LIST, _LIST, self._call_list):
             often_s = max(POLL_S, _LIST_SHARE * self._list_took_s)
             pause_s = min(often_s, self._poll_s) if now_s < self._heard_until_s else self._poll_s
@@ -473,6 +519,8 @@ class CloudAgent:
                 self._note_listing(finished)
             case "flavours":
                 self._note_flavours(finished)
+            case "headroom" if finished.error is None:
+                self._note_free(finished.result)
             case "start":
                 self._note_start(finished.about, finished.error)
             case "end" | "notice":

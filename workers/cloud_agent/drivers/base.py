@@ -155,6 +155,12 @@ class InstanceDriver(Protocol):
     def list_hosts(self) -> list[CloudHost]:
         """Return the cloud's hosts; none where the cloud does not tell."""
 
+    def count_free(self) -> dict[str, int]:
+        """Return how many more instances of each size could start at once; empty if the cloud does not tell.
+
+        The numbers of different sizes are about the same room.
+        """
+
 
 #: Bytes of user data that all clouds take.
 MOST_USER_DATA = 16_384

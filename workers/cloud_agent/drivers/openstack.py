@@ -149,7 +149,9 @@ class OpenStackDriver:
             HttpCalls(partial(_connection, options, user, secret, service), _explain_error, options.timeout_s)
             for service in ("compute", "placement")
         )
-        self._faults: dict[str, Mapping[str, Any]] = {}  # of servers that were listed last and failed
+        # Of what was listed last: the faults of servers that failed, and the servers of leases.
+        self._faults: dict[str, Mapping[str, Any]] = {}
+        self._servers: dict[str, str] = {}
 
     def list_instances(self) -> list[CloudInstance]:
         """Return all servers of the project, or of all projects. Nova does not list deleted ones."""
@@ -162,6 +164,7 @@ class OpenStackDriver:
             lease = self._lease(server)
             if lease is not None and eldest.setdefault(lease, server) is server:
                 self._mark(server)  # it still built when it was started
+        self._servers = {lease: str(server["id"]) for lease, server in eldest.items()}
         return [self._instance(server, faults.get(server["id"], {})) for server in servers]
 
     def list_flavours(self) -> list[CloudFlavour]:
@@ -183,7 +186,7 @@ class OpenStackDriver:
         if failed:
             fault = self._fault(failed[0])
             for server in failed:
-                self._delete(server)
+                self._delete(server["id"])
             raise _failure(fault)
         if not servers:
             ids = {flavour: str(flavor["id"]) for flavor, flavour in self._flavors()}
@@ -198,7 +201,7 @@ class OpenStackDriver:
         for server in by_age[:1]:
             self._mark(server)
         for server in by_age[1:]:
-            self._delete(server)
+            self._delete(server["id"])
 
     def _mark(self, server: Mapping[str, Any]) -> None:
         """Write a server's own id into its metadata, which Nova takes once it runs."""
@@ -218,10 +221,13 @@ class OpenStackDriver:
         return is_noticed
 
     def end(self, lease: str) -> None:
-        """Delete the lease's server."""
+        """Delete the lease's server, at once if it was listed, and look whether there is another one."""
+        known = self._servers.pop(lease, None)
+        if known is not None:
+            self._delete(known)
         for server in self._instances_of(lease):
-            if server.get("OS-EXT-STS:task_state") != "deleting":
-                self._delete(server)
+            if server["id"] != known and server.get("OS-EXT-STS:task_state") != "deleting":
+                self._delete(server["id"])
         if self._options.allow.keys:
             # There may be none, or it may not be deleted: the lease has ended anyway.
             with suppress(RefusedError):
@@ -302,6 +308,10 @@ class OpenStackDriver:
             for hypervisor in listed
             if (hypervisor["state"], hypervisor["status"]) == ("up", "enabled")
         ]
+
+    def count_free(self) -> dict[str, int]:
+        """Return nothing: Nova tells of each request that found no room."""
+        return {}
 
     def _host(self, hypervisor: Mapping[str, Any]) -> CloudHost:
         path = f"/resource_providers/{hypervisor['id']}/inventories"
@@ -400,9 +410,9 @@ class OpenStackDriver:
             labels=flavor.labels | ({(ZONE, zone)} if zone else set()),
         )
 
-    def _delete(self, server: Mapping[str, Any]) -> None:
+    def _delete(self, server_id: str) -> None:
         with suppress(_NotThereError):
-            self._call("DELETE", f"/servers/{server['id']}")
+            self._call("DELETE", f"/servers/{server_id}")
 
     def _list_pages(
         self, path: str, name: str, parameters: Mapping[str, str], headers: Mapping[str, str] = _VERSION

@@ -250,6 +250,10 @@ class SlurmDriver:
         """Return no host: Slurm places jobs, and preempts by itself."""
         return []
 
+    def count_free(self) -> dict[str, int]:
+        """Return nothing: own users' jobs preempt, whatever is free."""
+        return {}
+
     # -- Slurm's programs --------------------------------------------------------------------------------
 
     def _nodes(self) -> dict[str, SlurmNode]:

@@ -38,6 +38,7 @@ class InMemoryCloud:
         self.findings = [failure("there is none", "make one", name="image"), ok("it is there", name="key")]
         self.hosts: dict[str, str | None] = {}  # by lease, where it was to start
         self.has: list[CloudHost] = []
+        self.tells_room = False
         self.calls: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 
@@ -91,6 +92,11 @@ class InMemoryCloud:
 
     def list_hosts(self) -> list[CloudHost]:
         return self.has
+
+    def count_free(self) -> dict[str, int]:
+        with self._lock:
+            self._called("count_free", "")
+            return {} if not self.tells_room else {"small": self._free(), "large": self._free() // 4}
 
     # -- what its users and operators do --------------------------------------------------------------------
 

@@ -33,7 +33,19 @@ from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 
-KINDS = ("list", "flavours", "start", "end", "notice", "gone", "leaving", "freed", "arrive", "depart")
+KINDS = (
+    "list",
+    "flavours",
+    "start",
+    "end",
+    "notice",
+    "gone",
+    "leaving",
+    "freed",
+    "arrive",
+    "depart",
+    "headroom",
+)
 
 
 class AtOnce(Executor):
@@ -100,12 +112,17 @@ class Scene:
     """A cloud of 8 cores, its owner and its agent."""
 
     def __init__(
-        self, grace_s: float = 0.0, hosts: tuple[str, ...] = (), amounts: tuple[tuple[str, int], ...] = ()
+        self,
+        grace_s: float = 0.0,
+        hosts: tuple[str, ...] = (),
+        amounts: tuple[tuple[str, int], ...] = (),
+        headroom: tuple[int, ...] = (),
     ):
         labels = tuple(frozenset({("host", host), ("zone", host[-1])}) for host in hosts)
         plain = spec((4, 4), grace_s)
         self.details = NodeDetails(tuple((name, (amount,) * 2) for name, amount in amounts), labels)
-        cloud = replace(plain.cloud, details=self.details)
+        self.headroom = headroom
+        cloud = replace(plain.cloud, details=self.details, headroom=headroom)
         self.live = Live(replace(plain, cloud=cloud))
         self.live.owner.cloud.inventory.may_spread = False  # as the owner of a real cloud has it
         self.cloud = InMemoryCloud()
@@ -124,7 +141,7 @@ class Scene:
         sizes = {"small": 1, "large": 4}
         self.agent = CloudAgent(
             "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s,
-            node_cores=(4, 4), details=self.details,
+            node_cores=(4, 4), details=self.details, headroom=self.headroom,
         )  # fmt: skip
 
     def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:
@@ -654,6 +671,39 @@ def test_a_busy_cloud_whose_listing_takes_long_is_not_listed_all_the_time(scene:
         lists += scene.now_s > before_s
         scene.now_s += 1.0
     assert lists <= (scene.now_s - began_s) / 5.0 + 1  # every `poll`, however much is heard
+
+
+def test_a_refusal_is_looked_for_at_once_even_where_listings_take_long(scene: Scene) -> None:
+    listed_s: list[float] = []
+
+    def take_long() -> list[CloudInstance]:
+        listed_s.append(scene.now_s)
+        scene.now_s += 4.0
+        return []
+
+    scene.cloud.list_instances = take_long  # type: ignore[method-assign]
+    scene.step(2)
+    for is_refusal, then in ((False, 1), (True, 2)):
+        scene.agent.hear(is_refusal=is_refusal)
+        scene.step(2)
+        assert len(listed_s) == then
+
+
+def test_headroom_follows_what_the_cloud_tells_of_its_room() -> None:
+    scene = Scene(headroom=(4,))
+    scene.lease("a.1", 4)
+    scene.cloud.tells_room = True
+    scene.later(30)
+    assert scene.state("a.1") is LeaseState.RUNNING
+    scene.cloud.room = 7  # somebody has taken a core, and nobody lists it
+    scene.later(50)
+    assert scene.state("a.1") is LeaseState.RUNNING, "spot that was told to go may not have left yet"
+    scene.later(20)
+    assert scene.state("a.1") is LeaseState.EVICTED
+    assert scene.cloud.of("a.1") == []
+    asked = [one for one in scene.line.asked if one.kind == "start_on_demand"]
+    scene.later(300)
+    assert [one for one in scene.line.asked if one.kind == "start_on_demand"] == asked, "there is room now"
 
 
 def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_theirs() -> None:
