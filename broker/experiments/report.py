@@ -20,8 +20,8 @@ _LEAD = (
     "report, computed again by <code>spotfed experiment all</code>, and the questions that they leave open. "
     "<b>P1</b> is their paper on co-scheduling; <b>P2</b> is <i>Using Spot Instance SLAs for Reliable Cloud "
     "Federation</i>, UCSB Technical Report 2015-02. Published figures are those printed in their texts and "
-    "tables; nothing was read off a plot. An experiment may also be held against <b>PREDICTION.md</b>, "
-    "the note in which the gaps in the papers were settled before this code was written."
+    "tables; nothing was read off a plot. An experiment may also be held against a page of "
+    "<b>docs/design</b>, where gaps in the papers are settled."
 )
 
 

@@ -8,7 +8,7 @@
 A *member* is an organisation; a *tenant* is a named part of it ("acme/ci") and sees what its member sees. A
 request of a member carries one of its origins: the member's name, or the id of one of its clouds. An object
 of another member is HIDDEN: the answer is that for an object that does not exist. TOO_SMALL is the answer
-only for objects that the principal may know of. (RELIABILITY.md, "Security", I9.)
+only for objects that the principal may know of. (docs/design/reliability.md "Invariants", I9.)
 """
 
 from __future__ import annotations

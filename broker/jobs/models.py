@@ -1,6 +1,6 @@
 """Defines the models of batch jobs: as users submit them, as they are shown, and as node agents run them.
 
-JOBS.md, "In the product", describes jobs.
+docs/design/batch-jobs.md "In the product", describes jobs.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ They are kept in the stream ``RedisKeys.dead(cloud)``, bounded in number and siz
 ``items`` names the commands that were put aside (all others were carried out), or the one command on which
 the owner failed, or a Monte-Carlo batch that was given up.
 
-Celery messages that cannot be read are not kept. None is the only copy of anything (RELIABILITY.md 1): a
-doorbell says nothing that the next look into the inbox does not find, and a batch is sent again by its owner.
+Celery messages that cannot be read are not kept. None is the only copy of anything
+(docs/design/reliability.md "A message is never the only copy"): a doorbell says nothing that the next look
+into the inbox does not find, and a batch is sent again by its owner.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The hash of an entry is the SHA-256 of the hash before it, its own id and its bytes. The chain goes on from
 epoch to epoch. It begins with an empty hash: at a cloud's first entry, or at the first one after those that
 an older spotfed wrote, which have none. It has no key: it reveals what was lost, changed or written on
-another history, but not a writer who replaced the whole of it (RELIABILITY.md "Journal = outbox").
+another history, but not a writer who replaced the whole of it (docs/design/reliability.md "Journal").
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Verification that a cloud's journal is whole, from its archive and Redis (RELIABILITY.md I4, I5).
+"""Verification that a cloud's journal is whole, from its archive and Redis.
+
+See docs/design/reliability.md "Invariants", I4, I5.
 
 Nothing is changed. It is checked that ids rise, without gaps in an epoch; each entry continues the one before
 by its hash; archive and journal say the same where they overlap and leave nothing out between; public events

@@ -3,8 +3,8 @@
 A message (an inbox entry, a reply, an advert, ...) is delivered as bytes, and beside it a token: a compact
 JWS (RFC 7515, alg EdDSA) over claims that name its issuer, its audience (the Redis key it is written to,
 which contains the federation's prefix and the cloud), a number that is used once, when it expires, and the
-SHA-256 of exactly those bytes. The design is "Security" in RELIABILITY.md. Its fact 4 is the reason for the
-audience: a signature that leaves out where its message is meant to go can be moved elsewhere.
+SHA-256 of exactly those bytes. See docs/design/reliability.md "Security", which has
+the reason for the audience: a signature that leaves out where its message is meant to go can be moved.
 
 The claims carry a digest because signing a list of 60 kB takes 83 µs this way, and 350 µs as a detached JWS.
 Each token has exactly one spelling: header, claims and encoding must be those that this module writes, byte

@@ -1,4 +1,6 @@
-"""Pools: a cloud's stack of cores cut into bands (LIFO-pools of 002 §3.1 as products, VOLATILE.md).
+"""Pools: a cloud's stack of cores cut into bands.
+
+They are the LIFO-pools of P3 §3.1 as products; see docs/design/volatile-resources.md.
 
 The cores that its own users leave are a stack, of which they take the top first. Pool 0 is the band on top,
 and is evicted first; the last pool is at the bottom. Each is sold by itself, holds no more than its band, and
@@ -28,7 +30,7 @@ from cloudsim.model.requests import MOST_POOLS
 from cloudsim.prediction.samples import STACK_TOP, Flavour
 from cloudsim.scheduling.inventory import Inventory
 
-#: The number of pools in 002 §3.1.
+#: The number of pools in P3 §3.1.
 POOLS = 5
 #: The number of levels of a band, to which positions are rounded up.
 LEVELS = 4

@@ -1,9 +1,9 @@
 """Population mode: the risks to take so that the mean risk of the admitted is the SLA.
 
-PREDICTION.md "Beyond the papers" 1. A request of risk r and lifetime L is admitted when r + price x L is at
-most a threshold: of all rules that keep a mean risk, this one admits most, because what a request costs the
-others is the time for which it holds its cores. The threshold would have kept the mean among recent requests,
-and is corrected by what the ledger says really happened.
+docs/design/prediction.md "Population mode". A request of risk r and lifetime L is admitted when r + price x L
+is at most a threshold: of all rules that keep a mean risk, this one admits most, because what a request costs
+the others is the time for which it holds its cores. The threshold would have kept the mean among recent
+requests, and is corrected by what the ledger says really happened.
 """
 
 from __future__ import annotations

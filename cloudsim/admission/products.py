@@ -1,4 +1,4 @@
-"""Products: the pools of different stability and the fixed durations that a cloud sells (002 §3.1 and §8).
+"""Products: the pools of different stability and the fixed durations that a cloud sells (P3 §3.1 and §8).
 
 A request that names no pool gets the uppermost one that keeps its promise, so that stable pools are left for
 requests that need them. Without a promise an instance belongs to no pool: it gives way to all that have one.

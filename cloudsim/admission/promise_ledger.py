@@ -32,7 +32,7 @@ class Account:
         """Return the evictions that may still come when the share ``allowed`` of the admitted may be evicted.
 
         Those expected of the running ones are not counted; negative when the promise is overdrawn
-        (PREDICTION.md "Population mode").
+        (docs/design/prediction.md "Population mode").
         """
         return allowed * self.admitted - self.evicted - self.pending
 

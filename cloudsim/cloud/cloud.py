@@ -93,7 +93,8 @@ class Cloud:
         """Let everything happen that comes before (``now_s``, ``phase``). Returns the changes.
 
         With the default phase a spot request at ``now_s`` comes after the stops and on-demand starts of its
-        instant and before the stops of instances that started in it (PREDICTION.md "Order of events").
+        instant and before the stops of instances that started in it (docs/design/prediction.md "Order of
+        events").
         """
         changes: list[Change] = []
         while (entry := self.calendar.first()) is not None:

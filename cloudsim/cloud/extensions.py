@@ -17,7 +17,7 @@ keeps a part of it):
     sizes 1, 2, 4            .075 / .095      .105 / .095      .064 / .095
 
 Of those whose conditional risk was at most .01/.05/.10 were evicted .007/.033/.047, .010/.026/.037 and
-.013/.036/.062 (.013: 3 of 231). PREDICTION.md "Beyond the papers" 7.
+.013/.036/.062 (.013: 3 of 231). docs/design/prediction.md "Unknown durations".
 """
 
 from __future__ import annotations

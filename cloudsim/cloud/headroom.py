@@ -10,8 +10,8 @@ The history records the blocks as on-demand instances, so replays and tables kno
 ``<cloud>/freed-N`` are blocks that an agent starts and that end by themselves: room for an own request that
 the cloud itself had to refuse.
 
-A stop comes before the starts of its instant (PREDICTION.md "Order of events"). Where something has started
-in the instant in which a block is given up, that happens at the next representable one.
+A stop comes before the starts of its instant (docs/design/prediction.md "Order of events"). Where something
+has started in the instant in which a block is given up, that happens at the next representable one.
 """
 
 from __future__ import annotations

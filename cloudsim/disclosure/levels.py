@@ -1,4 +1,4 @@
-"""Levels of disclosure of how long volatile resources live (002 §3.2; VOLATILE.md).
+"""Levels of disclosure of how long volatile resources live (P3 §3.2; docs/design/volatile-resources.md).
 
 The study discloses the lengths on a trace, a live cloud the lifetimes that it estimates; both use
 ``disclose``.

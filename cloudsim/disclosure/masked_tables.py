@@ -1,4 +1,6 @@
-"""Tables by which a cloud decides when it does not disclose everything (VOLATILE.md "In the product").
+"""Tables by which a cloud decides when it does not disclose everything.
+
+See docs/design/volatile-resources.md "In the product".
 
 Every answer to "would you promise p for this long?" reveals one bit about the lifetimes, and a sweep of such
 questions reveals the whole curve. Hiding figures in single answers does not help, so the cloud itself decides

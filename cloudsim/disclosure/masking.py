@@ -1,4 +1,6 @@
-"""Mask the answers of a cloud that does not disclose everything (VOLATILE.md "In the product").
+"""Mask the answers of a cloud that does not disclose everything.
+
+See docs/design/volatile-resources.md "In the product".
 
 Lifetimes follow from the load of the cloud's own users: anybody who sees free slots come and go can replay
 it. So below ``full`` a cloud reveals only whether there is room. Where a number of free slots is needed it

@@ -1,8 +1,9 @@
-"""Choose the lifetime to aim at, given what a cloud discloses and what a job is worth (002 §4.1, §4.2).
+"""Choose the lifetime to aim at, given what a cloud discloses and what a job is worth (P3 §4.1, §4.2).
 
-Values are in hours: a job of one hour that succeeds is worth 1 under each value function. VOLATILE.md
-"Information, targeting, value" settles what the paper leaves open. ``choose_target`` turns a target into a
-request to a live cloud (VOLATILE.md "In the product").
+Values are in hours: a job of one hour that succeeds is worth 1 under each value function.
+docs/design/volatile-resources.md "Information, targeting, value" settles what the paper leaves open.
+``choose_target`` turns a target into a request to a live cloud (docs/design/volatile-resources.md "In the
+product").
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from cloudsim.prediction.tables import SHOWN_SLAS
 
 HOUR_S = 3600.0
 
-#: Share of the mean time to revocation to aim at; 002 §4.2 takes it for one standard deviation below.
+#: Share of the mean time to revocation to aim at; P3 §4.2 takes it for one standard deviation below.
 MTTR_SHARE = 0.9
 
 #: Standard deviations from the median of a Gaussian to its 10th and 90th percentile.
@@ -71,7 +72,7 @@ class Value(Protocol):
 
 @dataclass(frozen=True)
 class StepValue:
-    """Hours ** exponent of the target for an interval that reaches it, else nothing (002 Equation 2)."""
+    """Hours ** exponent of the target for an interval that reaches it, else nothing (P3 Equation 2)."""
 
     name: str
     exponent: float
@@ -95,7 +96,7 @@ class StepValue:
 class SlicedValue:
     """Value of intervals cut into products of one fixed duration, the target; the rest is worth nothing.
 
-    These are the "defined duration" resources of 002 §8.
+    These are the "defined duration" resources of P3 §8.
 
     Attributes
     ----------
@@ -127,7 +128,7 @@ class SlicedValue:
 class CheckpointedValue:
     """Value of a job as long as the target that saves its work every ``every_s`` seconds.
 
-    Work saved before the eviction is worth its hours; the whole target is, once it is reached (002 §8,
+    Work saved before the eviction is worth its hours; the whole target is, once it is reached (P3 §8,
     checkpoints of long jobs).
     """
 
@@ -193,7 +194,7 @@ def find_target_s(disclosed: Disclosed, value: Value) -> float | None:
 def infer_survival(disclosed: Disclosed) -> Curve | None:
     """Return the distribution that the disclosed figures suggest, None for a mean or nothing.
 
-    For a median and a percentile it is the Gaussian through both (002 §4.2); if the two are equal, all live
+    For a median and a percentile it is the Gaussian through both (P3 §4.2); if the two are equal, all live
     equally long.
     """
     if disclosed.survival is not None:
@@ -318,6 +319,7 @@ def _promised_sla(disclosed: Disclosed, lifetime_s: float) -> float | None:
     else:
         curve = make_promise_curve(disclosed)
         risk = 1.0 if curve is None else curve.risk(lifetime_s)
-    # A smaller SLA needs more evidence than most clouds have, whatever their curve says (PREDICTION.md).
+    # A smaller SLA needs more evidence than most clouds have, whatever their curve says
+    # (docs/design/prediction.md).
     rounded = max(math.ceil(risk * 10_000 - 1e-6) / 10_000, min(SHOWN_SLAS))
     return rounded if rounded < 1 else None

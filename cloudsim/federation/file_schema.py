@@ -47,7 +47,7 @@ _MOST_NODES = 100_000
 _MOST_CORES = 1_000_000
 _MOST_OVERCOMMIT = 1000
 _MOST_SLICES = 16
-#: Paper 002 §3.1 ends all intervals after two days; a year is generous.
+#: P3 §3.1 ends all intervals after two days; a year is generous.
 _LONGEST_SLICE_H = 8784
 _LINEUP_NAMES: list[JsonValue] = list(
     dict.fromkeys(policy.name for policy in (*LINEUPS, *EVICTIONS.values()))

@@ -127,8 +127,8 @@ class _ReplayRun:
 
     A cloud is advanced when it is asked something. If a cloud overflows, things happen that nobody asked for:
     then all clouds go from event to event together, so that an offer, or the next one after an eviction,
-    meets the others as they are at that very instant, after its stops and on-demand starts (PREDICTION.md
-    "Order of events") and before the spot requests of the workloads.
+    meets the others as they are at that very instant, after its stops and on-demand starts
+    (docs/design/prediction.md "Order of events") and before the spot requests of the workloads.
     """
 
     def __init__(self, federation: Federation, seed: int, births: int):

@@ -1,9 +1,9 @@
 """Event logs: the recorded history of a cloud as prediction reads it, in exact order.
 
 A log has the starts and *requested* stops of the admitted instances only, also of those that were evicted
-before their requested end (PREDICTION.md "History": a deliberate departure from P1 §II, whose logs hold
-observed stops). Its replay from an empty cloud therefore gives the cloud's own trajectory again, and a replay
-with one instance more shows what that instance would have met.
+before their requested end (docs/design/prediction.md "History": a deliberate departure from P1 §II, whose
+logs hold observed stops). Its replay from an empty cloud therefore gives the cloud's own trajectory again,
+and a replay with one instance more shows what that instance would have met.
 """
 
 from __future__ import annotations

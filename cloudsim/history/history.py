@@ -36,10 +36,10 @@ class History:
     """Admitted instances with their requested ends, cut into consecutive event logs for the predictor.
 
     A gang is recorded as its members. Spot instances without a guarantee leave no trace: they give way to all
-    others, whose lifetimes therefore do not depend on them (PREDICTION.md "Beyond the papers" 6). An evicted
-    instance keeps its requested end. Only an end that its user changes (a release, a stop by hand, an
-    extension) is moved, and only to a time that has not been cut yet. An extension does not change the
-    recorded promise.
+    others, whose lifetimes therefore do not depend on them (docs/design/prediction.md "Spot without a
+    guarantee"). An evicted instance keeps its requested end. Only an end that its user changes (a release, a
+    stop by hand, an extension) is moved, and only to a time that has not been cut yet. An extension does not
+    change the recorded promise.
 
     resources: the names of further resources of the cloud; then starts are recorded in detail
     (``StartDetails``), also with (). None where only cores count.

@@ -1,4 +1,4 @@
-"""Batch jobs on capacity that may be revoked, after paper 003 (SpotOn; JOBS.md).
+"""Batch jobs on capacity that may be revoked, after P4 (SpotOn; docs/design/batch-jobs.md).
 
 job              a job, and what saving, restoring and starting take
 mechanisms       ways to survive revocations on one instance: on-demand, migration, checkpoints, backup

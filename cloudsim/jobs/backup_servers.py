@@ -1,4 +1,4 @@
-"""Count the on-demand servers whose shares back up several jobs (003 §3.3.2)."""
+"""Count the on-demand servers whose shares back up several jobs (P4 §3.3.2)."""
 
 from __future__ import annotations
 

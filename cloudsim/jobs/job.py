@@ -60,7 +60,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Overheads:
-    """Times that do not depend on the market (003 Figure 6 and §6; JOBS.md "Constants")."""
+    """Times that do not depend on the market (P4 Figure 6 and §6; docs/design/batch-jobs.md "Constants")."""
 
     save_s_per_gb: float = 30.0
     restore_s_per_gb: float = 30.0

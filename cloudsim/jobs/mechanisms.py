@@ -1,7 +1,7 @@
 """Mechanisms that run a job on one instance: on-demand, migrate on warning, checkpoint, backup replica.
 
-They are the rows of the table of JOBS.md "Model" (003 §3 and §4.2). Each says once how fast the
-job advances (``wall_s``), and what is kept of it on a revocation: ``estimate`` takes the mean over all
+They are the rows of the table of docs/design/batch-jobs.md "Model" (P4 §3 and §4.2). Each says once how fast
+the job advances (``wall_s``), and what is kept of it on a revocation: ``estimate`` takes the mean over all
 revocations, ``step`` meets one.
 """
 

@@ -1,4 +1,7 @@
-"""Plan where to run a job and how: the cost-aware planner, and the policies to compare with (JOBS.md)."""
+"""Plan where to run a job and how: the cost-aware planner, and the policies to compare with.
+
+See docs/design/batch-jobs.md.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ class OnDemandOnly:
 
 @dataclass(frozen=True)
 class Basic:
-    """Policy of the lowest current price; from the first revocation on, on-demand (003 §4.1).
+    """Policy of the lowest current price; from the first revocation on, on-demand (P4 §4.1).
 
     It migrates if the job fits into the warning, else it checkpoints.
     """
@@ -95,7 +98,7 @@ class Basic:
 class CostAware:
     """Policy of the least expected cost of all that is left, over mechanisms and markets.
 
-    On-demand is one of the markets (003 §4.2).
+    On-demand is one of the markets (P4 §4.2).
     """
 
     name: str = "cost-aware"
@@ -126,5 +129,5 @@ class CostAware:
 
 CHECKPOINT_ONLY = CostAware("checkpoint only", (Checkpoint(), Checkpoint(StorageKind.LOCAL)))
 
-#: JOBS.md "Policies to compare".
+#: docs/design/batch-jobs.md "Policies to compare".
 POLICIES: tuple[PlacementPolicy, ...] = (OnDemandOnly(), Basic(), CHECKPOINT_ONLY, CostAware())

@@ -1,4 +1,4 @@
-"""Run replicas of a job on spot instances of several markets (JOBS.md "Model", third row).
+"""Run replicas of a job on spot instances of several markets (docs/design/batch-jobs.md "Model", third row).
 
 Replicas use local storage.
 """
@@ -44,7 +44,7 @@ class Replicate(Mechanism):
     Attributes
     ----------
     waits
-        Do nothing until all are revoked, then start the job again on-demand, as in 003 §5; the estimate
+        Do nothing until all are revoked, then start the job again on-demand, as in P4 §5; the estimate
         always assumes that. Otherwise the job is planned again whenever a replica is revoked.
     """
 

@@ -1,4 +1,6 @@
-"""Compute bids: never more for a whole job than on-demand would cost (003 §4.3; JOBS.md "Bids").
+"""Compute bids: never more for a whole job than on-demand would cost.
+
+See P4 §4.3 and docs/design/batch-jobs.md "Bids".
 
 All prices are US dollars an hour. Only a job that is faster on spot than on-demand could bid more than the
 on-demand price: then the market's cap holds.

@@ -1,4 +1,6 @@
-"""Estimate how long an instance runs at a bid before the price rises above it (JOBS.md "Model").
+"""Estimate how long an instance runs at a bid before the price rises above it.
+
+See docs/design/batch-jobs.md "Model".
 
 The evidence is a recent window of prices, or the lifetimes that a cloud quotes. Prices here are US dollars an
 hour for one *reference instance*: a larger type that holds several is cheaper by that factor
@@ -191,7 +193,7 @@ def inject_revocations(
     price: float,
     length_s: float = START_EVERY_S,
 ) -> PriceHistory:
-    """Add revocations at random, ``per_day`` on average, each a price spike of ``length_s`` (003 Figure 11).
+    """Add revocations at random, ``per_day`` on average, each a price spike of ``length_s`` (P4 Figure 11).
 
     Parameters
     ----------
@@ -329,7 +331,7 @@ class QuotedMarkets:
 
 @dataclass(frozen=True)
 class Memoryless:
-    """Lifetimes with the same risk at any age (``Survival``): the made markets of paper 003."""
+    """Lifetimes with the same risk at any age (``Survival``): the made markets of P4."""
 
     mean_s: float
 

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloudsim.model.errors import SpecError
 
-#: VOLATILE.md "From price to availability" and "One sample, in this order": 5 minutes, at most 48 hours.
+#: docs/design/volatile-resources.md "From price to availability" and "One sample, in this order": 5 minutes,
+#: at most 48 hours.
 BIN_S = 300.0
 LONGEST_BINS = 576
 

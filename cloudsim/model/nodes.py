@@ -1,4 +1,4 @@
-"""Nodes: their further resources and labels beside cores (paper 004 §2.1; PREEMPTION.md)."""
+"""Nodes: their further resources and labels beside cores (P5 §2.1; docs/design/preemption.md)."""
 
 from __future__ import annotations
 

@@ -12,5 +12,5 @@ lifetimes        Kaplan-Meier estimate of lifetimes from samples of which some s
 ages             forecast of free slots from the ages of running on-demand instances
 tables           quantile tables: risk and lifetime by size and number of free slots
 
-P1 is paper 000 (co-scheduling), P2 is paper 001 (federation). PREDICTION.md settles what they leave open.
+P1 (co-scheduling) and P2 (federation) are the papers; docs/design/prediction.md settles what they leave open.
 """

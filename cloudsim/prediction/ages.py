@@ -4,7 +4,7 @@ How long they will go on is estimated from the cloud's own history (Kaplan-Meier
 within h with probability 1 - S(a + h) / S(a). Together with the requested ends of spot instances and the
 expected on-demand arrivals, this forecasts the free slots of a uniform cloud, as if they were normally
 distributed. The forecast is not a risk by itself. It is a condition: tables look up what happened to earlier
-births with an equal forecast (PREDICTION.md "Beyond the papers" 3).
+births with an equal forecast (docs/design/prediction.md "Better information").
 """
 
 from __future__ import annotations

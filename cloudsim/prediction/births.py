@@ -2,7 +2,8 @@
 
 Number k of a size, counted from 1, is born at (k + u) * width, with u in [0, 1) drawn from a generator that
 depends on (seed, size, k) only. Level L keeps the numbers divisible by 2**L. A birth therefore never moves,
-whoever draws it and whenever; a longer history only drops every second one (PREDICTION.md "10,000 samples").
+whoever draws it and whenever; a longer history only drops every second one (docs/design/prediction.md "What
+the papers leave open").
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Kaplan and Meier, "Nonparametric estimation from incomplete observations" (JASA 1958). A sample that still
 runs when the history ends is right-censored. Counting it as evicted is far too careful, and leaving it out
-deadlocks admission (PREDICTION.md "What the papers leave open").
+deadlocks admission (docs/design/prediction.md "What the papers leave open").
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from cloudsim.model.requests import Mode
 class Censoring(StrEnum):
     """Treatment of samples that still run when the history ends.
 
-    PREDICTION.md "What the papers leave open" compares the three.
+    docs/design/prediction.md "What the papers leave open" compares the three.
     """
 
     KAPLAN_MEIER = "kaplan-meier"  # right-censored
@@ -46,8 +46,8 @@ class PredictionRule:
     release_horizons_s
         Ascending horizons in seconds, for uniform sizes. If set, a lifetime is looked up not by the slots
         that are free now, but by those free once the spot instances have left whose requested end lies within
-        a horizon: the first that is at least RELEASE_SHARE of the lifetime (PREDICTION.md "Beyond the papers"
-        3).
+        a horizon: the first that is at least RELEASE_SHARE of the lifetime (docs/design/prediction.md "Better
+        information").
     on_demand_ages
         Let those horizons forecast the free slots from the ages of running on-demand instances, too
         (``ages.Forecast``).
@@ -88,7 +88,8 @@ class PredictionRule:
 
 OUR_RULE = PredictionRule()
 #: The rule of population mode. What it admits beyond strict mode lies where samples are few, and a threshold
-#: picks those cells whose risk came out too low by chance (PREDICTION.md "Beyond the papers" 2).
+#: picks those cells whose risk came out too low by chance (docs/design/prediction.md "Many samples under
+#: bursts").
 CAREFUL_RULE = PredictionRule(confidence_z=0.5)
 
 

@@ -1,7 +1,8 @@
 """Quantile tables: the risk of eviction before a lifetime, by size and number of free slots of that size.
 
 The condition of a request is the number of free slots of its size on the cloud before it is placed (P1 §III,
-P2 §2.3). PREDICTION.md settles what the papers leave open: bins, rare conditions, and conditions never seen.
+P2 §2.3). docs/design/prediction.md settles what the papers leave open: bins, rare conditions, and conditions
+never seen.
 """
 
 from __future__ import annotations

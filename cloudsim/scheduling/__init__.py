@@ -6,7 +6,7 @@ goes, with ``filters``, ``weighers`` and the test of room in ``fit``.
 nodes in one compiled call, and ``cover`` and ``cover_kernel`` find the cheapest set of victims of a node.
 ``lineups`` names the combinations that a cloud can choose.
 
-The further ideas of the preemption paper (004 §6): consolidation is a line-up, by placement; running
+The further ideas of the preemption paper (P5 §6): consolidation is a line-up, by placement; running
 instances are never migrated. Price-driven termination is rejected: a promise is sold here, not a bid, and
 prices evict where no on-demand request needs the cores, which no replay of the history can foresee. Proactive
 termination is rejected: it breaks promises for requests that may never come, and evicting when they do is

@@ -1,6 +1,7 @@
 """The cheapest spot instances to evict from one node, exactly: a minimum-cost covering knapsack.
 
-PREEMPTION.md "The rule", "Victim search". The best set of victims frees enough and has the least of, in this
+docs/design/preemption.md "The rule", "Victim search". The best set of victims frees enough and has the least
+of, in this
 order: total cost; instances; freed resources, compared one by one (cores first); ranks, compared from the
 lowest. The freed amount of a resource is its surplus but for a constant, so comparing one is comparing the
 other, and no resource has to be weighed against another.

@@ -2,8 +2,8 @@
 
 ``cover.py`` defines the best set. Both searches go depth first through the instances that free something of
 what is missing, the cheapest first, with branch and bound: a branch that cannot be better than the best known
-set of the node, or would cost more than that of the nodes before it, is cut off (PREEMPTION.md "The rule",
-key 2).
+set of the node, or would cost more than that of the nodes before it, is cut off (docs/design/preemption.md
+"The rule", key 2).
 
 One instance *dominates* a later one if it frees at least as much of what is missing. A victim of the best set
 stands there beside all that dominate it, or could be swapped for one of them. So of equal flavours only

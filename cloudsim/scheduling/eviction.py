@@ -46,7 +46,7 @@ def random_order(inventory: Inventory) -> list[Instance]:
 
 
 def upper_pools_first(inventory: Inventory) -> list[Instance]:
-    """Return pool 0 first, and in each pool the youngest first (002 §3.1 "LIFO-Pools")."""
+    """Return pool 0 first, and in each pool the youngest first (P3 §3.1 "LIFO-Pools")."""
     return sorted(
         (spot for spot in inventory.youngest_spot() if spot.evict_at_s is None),
         key=lambda spot: (not spot.yields, spot.pool or 0),
@@ -98,7 +98,7 @@ class Cost(NamedTuple):
     """The weights of what is lost when an instance leaves; its cost is their sum.
 
     instance: of each one that leaves. partial_hour_s: of each second since its last full hour, work that
-    nobody pays for (004 Algorithm 4). core_s: of each core-second that it ran. promise: of each promise that
+    nobody pays for (P5 Algorithm 4). core_s: of each core-second that it ran. promise: of each promise that
     must be made and kept to earn back the broken one, 1 / SLA; 0 where nothing was promised.
     """
 

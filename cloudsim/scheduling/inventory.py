@@ -114,7 +114,7 @@ class Inventory:
     """The running instances of one cloud and the room that they leave.
 
     Node order and instance order are part of its meaning: first-fit goes by node order. Room is int64
-    (resources, nodes), cores first, kept with every change (PREEMPTION.md "The rule").
+    (resources, nodes), cores first, kept with every change (docs/design/preemption.md "The rule").
 
     idle: room that no instance uses. free_full: idle room that no booked instance waits for, the room for
     spot. free_normal: free if all spot instances were gone, the room for on-demand. yielding: held by spot

@@ -31,8 +31,8 @@ class LineUp:
     count in a WEIGHTED ranking only. spot_weighers: those for spot instances. filters: a node passes all of
     them. cost_factor: the factor of the victims' cost in a WEIGHTED ranking. draws: of equal nodes one is
     drawn, by the request's id, instead of the first. renews: a spot instance that is extended counts as the
-    newest from then on, as a renewed unit does in VOLATILE.md "One sample, in this order"; else it keeps its
-    place.
+    newest from then on, as a renewed unit does in docs/design/volatile-resources.md "One sample, in this
+    order"; else it keeps its place.
     """
 
     name: str
@@ -75,7 +75,7 @@ OLDEST_JOB_FIRST = LineUp("oldest-job-first", InOrder(ByKey(oldest=True)))
 RANDOM_VICTIMS = LineUp("random-victims", InOrder(eviction.random_order))
 WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", InOrder(ByKey(largest_sla)))
 
-#: The policy of the paper (004 Algorithms 4 and 5, corrected as in PREEMPTION.md).
+#: The policy of the paper (P5 Algorithms 4 and 5, corrected as in docs/design/preemption.md).
 PARTIAL_HOUR = LineUp("partial-hour", Cheapest(Cost(partial_hour_s=1.0)))
 #: The partial hour, ranked as OpenStack and the paper rank: by a sum of min-max normalised weighers.
 PARTIAL_HOUR_WEIGHTED = replace(
@@ -88,7 +88,7 @@ PARTIAL_HOUR_WEIGHTED = replace(
 LEAST_LOST_WORK = LineUp("least-lost-work", Cheapest(Cost(core_s=1.0)))
 FEWEST_VICTIMS = LineUp("fewest-victims", Cheapest(Cost(instance=1.0)))
 PROMISE_KEEPING = LineUp("promise-keeping", Cheapest(Cost(promise=1.0)))
-#: Consolidation (004 §6): each instance on the fullest node with room, so that whole nodes fall idle.
+#: Consolidation (P5 §6): each instance on the fullest node with room, so that whole nodes fall idle.
 CONSOLIDATION = replace(
     YOUNGEST_JOB_FIRST,
     name="consolidation",
@@ -112,14 +112,14 @@ LINEUPS = (
     CONSOLIDATION,
 )
 
-#: "FIFO" of 002 §3.1: a renewed instance goes to the back.
+#: "FIFO" of P3 §3.1: a renewed instance goes to the back.
 FIFO = replace(OLDEST_JOB_FIRST, name="fifo", renews=True)
 #: "LIFO" in which a renewal makes an instance the newest, which leaves first.
 LIFO_RECENCY = replace(YOUNGEST_JOB_FIRST, name="lifo-recency", renews=True)
 #: "LIFO-Pools" as products (``cloudsim.admission.pools``).
 LIFO_POOLS = LineUp("lifo-pools", InOrder(eviction.upper_pools_first, sparing_last=True))
 
-#: The policies of 002 §3.1 by their names there. Some are members of LINEUPS under a second name.
+#: The policies of P3 §3.1 by their names there. Some are members of LINEUPS under a second name.
 EVICTIONS = {
     "lifo": YOUNGEST_JOB_FIRST,
     "lifo-recency": LIFO_RECENCY,

@@ -1,7 +1,7 @@
 """The scheduler: filter → weigh → place, else select victims. It plans and changes nothing.
 
-PREEMPTION.md "The rule": nodes where nobody has to leave come first; then the least cost of the victims; then
-the weighers; then node order.
+docs/design/preemption.md "The rule": nodes where nobody has to leave come first; then the least cost of the
+victims; then the weighers; then node order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Victim policies: which node makes room for a request, and which instances leave it.
 
 There are two algorithms. ``InOrder`` takes instances in an order until one node has room, then spares the
-unneeded. ``Cheapest`` finds the node and the set of victims that cost least (PREEMPTION.md "The rule"). Both
-plan only. A policy is one value, which the scheduler calls and which the compiled replay reads.
+unneeded. ``Cheapest`` finds the node and the set of victims that cost least (docs/design/preemption.md "The
+rule"). Both plan only. A policy is one value, which the scheduler calls and which the compiled replay reads.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class InOrder:
 
     Marks go per node over the whole cloud. Of the marked instances of the node taken those that turn out not
     to be needed are spared, in the same order, or the last first (``sparing_last``). No placement when not
-    even evicting all of them helps (PREDICTION.md, "Eviction, line-up youngest-job-first"). The compiled
+    even evicting all of them helps (docs/design/prediction.md "The method"). The compiled
     replay knows orders ``ByKey`` and the random one; a policy with another order cannot promise.
     """
 

@@ -153,7 +153,7 @@ def usage(trace: Trace) -> tuple[FloatArray, IntArray]:
 
 
 def find_drop_outs(trace: Trace) -> tuple[DropOut, ...]:
-    """Find gaps that look like a logger that was off (CASES.md 14), by time.
+    """Find gaps that look like a logger that was off, by time.
 
     A gap between two neighbouring event times is one if it lasts a day and 40 times the mean of all shorter
     gaps, and at least two instances stop at its start and two start at its end ("at": within 1 % of its
@@ -208,7 +208,7 @@ def seen_whole(trace: Trace, drop_outs: Sequence[DropOut]) -> BoolArray:
 
 
 def overcommit(trace: Trace, capacity_cores: int) -> Overcommit:
-    """Compute how long and by how much recorded usage exceeds ``capacity_cores`` (CASES.md 15).
+    """Compute how long and by how much recorded usage exceeds ``capacity_cores``.
 
     Raises
     ------

@@ -145,8 +145,8 @@ def lognormal_trace(
 ) -> Trace:
     """Make a trace with log-normal inter-arrival times and durations in seconds, from 0 until ``hours``.
 
-    The defaults are Table I of P1 as settled in PREDICTION.md: mean inter-arrival exp(3.5 + 1/2) = 54.6 s,
-    mean duration exp(6 + 1.5²/2) = 1,243 s. Instances that run past the end keep their stop.
+    The defaults are Table I of P1 as settled in docs/design/prediction.md: mean inter-arrival exp(3.5 + 1/2)
+    = 54.6 s, mean duration exp(6 + 1.5²/2) = 1,243 s. Instances that run past the end keep their stop.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def bursty_trace(
     cores: Sizes = 1,
     name: str = "bursty",
 ) -> Trace:
-    """Make a trace with bursts and change points (PREDICTION.md "Test beds").
+    """Make a trace with bursts and change points (docs/design/prediction.md "Test beds").
 
     Arrivals of a minute are Poisson with rate base × exp(OU − σ²/2) × (1 + daily · sin(2πt/day)) × change
     points. OU is a stationary Ornstein–Uhlenbeck process of deviation ``ou_sigma`` and memory

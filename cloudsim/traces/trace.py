@@ -25,7 +25,8 @@ class Trace:
     """A workload of n instances as read-only columns of shape (n,), sorted by (start_s, file order).
 
     Times are seconds since the beginning of the trace. An instance whose stop equals its start is legal: it
-    counts, and ends after all starts of its instant (PREDICTION.md "Order of events"). Ids need not be
+    counts, and ends after all starts of its instant (docs/design/prediction.md "Order of events"). Ids need
+    not be
     unique: a cloud may use one again after its instance has stopped. The constructor checks and does not
     sort; ``Trace.checked`` takes anything array-like in any order.
 

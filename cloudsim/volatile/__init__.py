@@ -1,4 +1,4 @@
-"""Study of volatile resources (paper 002; VOLATILE.md).
+"""Study of volatile resources (P3; docs/design/volatile-resources.md).
 
 availability   how many units of a pool are idle, inferred from spot prices (§2.3, Equation 1)
 synthetic      pools made from numbers, like the paper's exemplars

@@ -1,7 +1,9 @@
-"""Infer how many units of a pool are idle from spot prices (VOLATILE.md "From price to availability").
+"""Infer how many units of a pool are idle from spot prices.
+
+See docs/design/volatile-resources.md "From price to availability".
 
 The market is taken to be cleared at all times: the highest price of a window means that nothing is idle, its
-lowest that everything is, and between them the relation is linear (002 Equation 1).
+lowest that everything is, and between them the relation is linear (P3 Equation 1).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ UnitArray = NDArray[np.int32]
 MAX_UNITS = 5000
 STEP_S = 300
 DAY_S = 86_400
-#: 90 days, the length of the traces of paper 002.
+#: 90 days, the length of the traces of P3.
 STUDY_SAMPLES = 90 * DAY_S // STEP_S
 
 
@@ -104,7 +106,7 @@ class Availability:
 
     @property
     def total_volatile_hours(self) -> float:
-        """Unit hours available in the whole trace (002 Table 3)."""
+        """Unit hours available in the whole trace (P3 Table 3)."""
         return float(self.units.sum(dtype=np.int64)) * self.step_s / 3600
 
     @property
@@ -160,7 +162,7 @@ class Availability:
         return Availability(self.name, self.units[begin:end], self.known[begin:end], starts_at_s, self.step_s)
 
     def known_stretches(self) -> tuple[Availability, ...]:
-        """Return the parts without unknown samples, in order: a gap stays a gap (CASES.md 5)."""
+        """Return the parts without unknown samples, in order: a gap stays a gap."""
         edges = np.flatnonzero(np.diff(np.concatenate([[0], self.known.astype(np.int8), [0]])))
         return tuple(self.part(begin, end) for begin, end in edges.reshape(-1, 2).tolist())
 
@@ -288,7 +290,7 @@ def _units(series: PriceSeries, record: IntArray) -> UnitArray | None:
 
 @dataclass(frozen=True)
 class PriceStatistics:
-    """Statistics of the prices of a window's samples, US dollars an hour (002 Table 2)."""
+    """Statistics of the prices of a window's samples, US dollars an hour (P3 Table 2)."""
 
     dynamic_range: float
     mean: float

@@ -1,8 +1,8 @@
 """Count the intervals of a pool's units under each order of revocation, compiled (numba).
 
-VOLATILE.md "One sample, in this order" defines the orders. All counts are exact whole numbers. Units are kept
-by when they started, not singly: a rise is one entry, a fall takes from entries. Only the random order needs
-the units themselves.
+docs/design/volatile-resources.md "One sample, in this order" defines the orders. All counts are exact whole
+numbers. Units are kept by when they started, not singly: a rise is one entry, a fall takes from entries. Only
+the random order needs the units themselves.
 """
 
 from __future__ import annotations

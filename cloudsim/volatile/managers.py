@@ -1,8 +1,8 @@
-"""Revoke units when a pool shrinks, by four policies, and count the intervals that result (002 §3.1).
+"""Revoke units when a pool shrinks, by four policies, and count the intervals that result (P3 §3.1).
 
 The policies get the same number of units at the same time and take them from different holders, so the sum of
-all lengths is the same and only their distribution differs (VOLATILE.md "One sample, in this order").
-``kernels`` does the work, and ``reference`` is its plain-Python reference.
+all lengths is the same and only their distribution differs (docs/design/volatile-resources.md "One sample, in
+this order"). ``kernels`` does the work, and ``reference`` is its plain-Python reference.
 """
 
 from __future__ import annotations

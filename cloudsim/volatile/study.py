@@ -1,6 +1,6 @@
-"""Compute what users get out of a pool under each policy, by what they are told (002 §4.3, §5).
+"""Compute what users get out of a pool under each policy, by what they are told (P3 §4.3, §5).
 
-VOLATILE.md "Information, targeting, value" settles what the paper leaves open.
+docs/design/volatile-resources.md "Information, targeting, value" settles what the paper leaves open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_interval
 
 
 class InformationModel(StrEnum):
-    """Knowledge of users when they choose a target (002 §3.2)."""
+    """Knowledge of users when they choose a target (P3 §3.2)."""
 
     MTTR = "mttr"
     P10 = "p10"

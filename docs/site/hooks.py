@@ -30,6 +30,7 @@ SECTIONS = {
         "As a researcher": "how-to/researcher",
     },
     "Concepts": "concepts",
+    "Design": "design",
     "Reference": "reference",
     "Development": "development",
 }

@@ -81,8 +81,8 @@ def recorded(path: Path, delay_s: float = 0.0) -> Requests:
 
 
 def synthetic(generator: np.random.Generator, until_s: float) -> Requests:
-    """P2 Table I as PREDICTION.md reads it: inter-arrival and duration log-normal, (3.5, 1) and (6, 1.5) in
-    seconds.
+    """P1 Table I as docs/design/prediction.md reads it: inter-arrival and duration log-normal, (3.5, 1) and
+    (6, 1.5) in seconds.
     """
     starts = np.cumsum(generator.lognormal(3.5, 1.0, int(until_s / 30)))
     starts = starts[starts < until_s]

@@ -2,11 +2,11 @@
 
     python -m tests.bench.bench_uniform [--births 10000] [--seeds 3] [--json]
 
-First the synthetic set-up of P1 Table I (8 nodes of 4 cores, 240 h; PREDICTION.md "Uniform sizes"): the time
-for every birth there is, the time of so many births through the plain replay (compiled: one full replay for
-each), a few of the same through plain Python, and our replays that share their work, side by side. Then a
-million instances, and the table that is made of the samples. Seconds are those of the processor, because the
-machine may have other work.
+First the synthetic set-up of P1 Table I (8 nodes of 4 cores, 240 h; docs/design/prediction.md "Uniform
+sizes"): the time for every birth there is, the time of so many births through the plain replay (compiled: one
+full replay for each), a few of the same through plain Python, and our replays that share their work, side by
+side. Then a million instances, and the table that is made of the samples. Seconds are those of the processor,
+because the machine may have other work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of CASES.md: those of the HTTP contract and of the owner's process."""
+"""Fixtures of the tests of the numbered cases: those of the HTTP contract and of the owner's process."""
 
 from tests.contract.conftest import api, federation
 from tests.integration.conftest import make_bench

@@ -1,4 +1,4 @@
-"""CASES.md 4: the same loss is reported twice, in whatever order, and for leases nobody knows: one end."""
+"""Case 4: the same loss is reported twice, in whatever order, and for leases nobody knows: one end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CASES.md 5: a price history with holes. What nobody knows is unknown: not free, nor what it was before."""
+"""Case 5: a price history with holes. What nobody knows is unknown: not free, nor what it was before."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""CASES.md 6: kill −9 in batch 7 of 100, and a batch that always breaks its worker: batch 7 runs again, the
+"""Case 6: kill −9 in batch 7 of 100, and a batch that always breaks its worker: batch 7 runs again, the
 poison batch is given up after N tries, the table comes from what came or keeps the old samples. Never a hang.
 """
 

@@ -1,4 +1,4 @@
-"""CASES.md 7: 200 evictions in three minutes on one cloud, and all owners resubmit at once."""
+"""Case 7: 200 evictions in three minutes on one cloud, and all owners resubmit at once."""
 
 from __future__ import annotations
 

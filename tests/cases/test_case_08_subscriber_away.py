@@ -1,4 +1,4 @@
-"""CASES.md 8: a subscriber is away for 500 events and misses none; a slow one is cut off, not starved."""
+"""Case 8: a subscriber is away for 500 events and misses none; a slow one is cut off, not starved."""
 
 from __future__ import annotations
 

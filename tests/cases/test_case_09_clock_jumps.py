@@ -1,4 +1,4 @@
-"""CASES.md 9: +2 years, −90 s, a machine suspended for five minutes: no mass expiry, no negative lifetime,
+"""Case 9: +2 years, −90 s, a machine suspended for five minutes: no mass expiry, no negative lifetime,
 and the jump is told."""
 
 from __future__ import annotations

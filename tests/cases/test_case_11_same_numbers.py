@@ -1,4 +1,4 @@
-"""CASES.md 11: eight prefork children, fifty batches, one seed: all batches differ pairwise, and the whole is
+"""Case 11: eight prefork children, fifty batches, one seed: all batches differ pairwise, and the whole is
 the same for any number of workers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CASES.md 12: a lease is cancelled while its owner is away: accepted, durable, carried out on return."""
+"""Case 12: a lease is cancelled while its owner is away: accepted, durable, carried out on return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CASES.md 13: the owner's queue connection is reset several times in three seconds, or stays away: its
+"""Case 13: the owner's queue connection is reset several times in three seconds, or stays away: its
 heartbeat through its inbox stops, nothing is routed to it, its leases stand; it reconnects by itself."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CASES2.md 20: a federation file that no longer fits a journal: it opens, or says what is in the way."""
+"""Case 20: a federation file that no longer fits a journal: it opens, or says what is in the way."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Two clouds with the same median and 90th percentile, through the whole API: no quote, refusal,
-counter-offer, submission, advert, table, ledger or event tells the one from the other. VOLATILE.md "In the
-product"."""
+counter-offer, submission, advert, table, ledger or event tells the one from the other.
+docs/design/volatile-resources.md "In the product"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent: never a 500, and a 422 names the field and what is accepted (CASES.md 10)."""
+"""Whatever is sent: never a 500, and a 422 names the field and what is accepted (case 10)."""
 
 import json
 from collections.abc import Iterator

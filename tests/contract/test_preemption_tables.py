@@ -1,4 +1,4 @@
-"""Tables 3 to 6 of the preemption paper (004 §4.4) through a live cloud: its instances come over HTTP in the
+"""Tables 3 to 6 of the preemption paper (P5 §4.4) through a live cloud: its instances come over HTTP in the
 order of their age, each to its host, then the request that finds no room."""
 
 import httpx

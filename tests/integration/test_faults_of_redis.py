@@ -1,5 +1,5 @@
 """The append-only file torn at any place, memory full, disk full: what was answered is kept, nothing split.
-The federation says that it is away instead of failing (RELIABILITY.md, "Faults").
+The federation says that it is away instead of failing (docs/design/reliability.md "Faults").
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def histories(draw: st.DrawFn, hours: int = 12, unknown: bool = True) -> PriceHi
 def one_by_one(
     one: PriceHistory, now_s: float, window_s: float, bid: float, wall_s: float
 ) -> tuple[float, float, float]:
-    """(P, M, C) as JOBS.md defines them: each start is followed through the recorded prices."""
+    """(P, M, C) as docs/design/batch-jobs.md defines them: each start is followed through the recorded
+    prices.
+    """
     begin_s, lives, ends = now_s - window_s, [], []
     ends_s = np.append(one.at_s[1:], np.inf)
     for number in range(math.ceil(window_s / START_EVERY_S)):

@@ -1,4 +1,6 @@
-"""The invariants of RELIABILITY.md over the federation: as entries are written, and when all is calm."""
+"""The invariants of docs/design/reliability.md over the federation: as entries are written, and when all is
+calm.
+"""
 
 from __future__ import annotations
 

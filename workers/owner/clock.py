@@ -1,9 +1,9 @@
 """The time of a cloud: how it passes for the owner's decisions, and how it follows this machine's clocks.
 
 Decisions (``advance``, ``step``): what happens before a command's place in time happens before the command.
-Within one instant the order is that of PREDICTION.md: stops, own starts, spot starts. A command that comes
-too late for its place happens at the next representable instant, so that the recorded history replays to
-exactly what happened.
+Within one instant the order is that of docs/design/prediction.md: stops, own starts, spot starts. A command
+that comes too late for its place happens at the next representable instant, so that the recorded history
+replays to exactly what happened.
 
 The process (``CloudClock``, ``resume_s``, ``JumpWatch``): in wall time a cloud has an anchor and a speed.
 While a process lives its clock is the monotonic one, so that a jump of the machine's wall clock moves

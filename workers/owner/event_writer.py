@@ -207,6 +207,6 @@ def _kind_of_end(lease: Lease, how: End) -> EventKind:
     """Return the kind of the event that tells an end. ``lease``: as it was before.
 
     A reservation lapses, without a public event: before it is confirmed, nobody knows whether it was to run
-    (RELIABILITY.md I2).
+    (docs/design/reliability.md "Invariants", I2).
     """
     return EventKind.RELEASED if lease.state is LeaseState.RESERVED else _KIND_OF_END[how]

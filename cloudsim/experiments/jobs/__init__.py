@@ -1,1 +1,1 @@
-"""The experiments of paper 003: batch jobs on spot markets, on synthetic ones and on those of 2015."""
+"""The experiments of P4: batch jobs on spot markets, on synthetic ones and on those of 2015."""

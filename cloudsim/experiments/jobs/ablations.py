@@ -1,4 +1,4 @@
-"""The worth of planning again, of the choice of storage, of billing and of shared backups in paper 003."""
+"""The worth of planning again, of the choice of storage, of billing and of shared backups in P4."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _first_is_cheaper(first: str, second: str) -> Claim:
         cost, other = _cost(rows, first), _cost(rows, second)
         return Verdict(cost < other, f"{cost:.3f} and {other:.3f} of on-demand")
 
-    return Claim("JOBS.md", f"“{first}” costs less than “{second}”", check)
+    return Claim("docs/design/batch-jobs.md", f"“{first}” costs less than “{second}”", check)
 
 
 def _sharing_fills(rows: Sequence[Row]) -> Verdict:
@@ -148,7 +148,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="jobs-ablations",
     title="Batch jobs: what planning again, storage, billing and sharing are worth",
-    source="our own question; paper 003, §3.3.2, §5 and §7",
+    source="our own question; P4 §3.3.2, §5 and §7",
     cases=_cases,
     pictures=(Picture("jobs-ablations", "Cost and time with and without a part of the planner.", _draw),),
     sentences=_sentences,

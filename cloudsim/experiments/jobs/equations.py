@@ -1,4 +1,4 @@
-"""Paper 003, Equations 4 and 5: the effect of the printed ones, which JOBS.md corrects."""
+"""P4 Equations 4 and 5: the effect of the printed ones, which docs/design/batch-jobs.md corrects."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="jobs-equations",
     title="Batch jobs: the printed equations and the corrected ones",
-    source="our own question; paper 003, §4.2, Equations 4 and 5",
+    source="our own question; P4 §4.2, Equations 4 and 5",
     cases=_cases,
     pictures=(
         Picture(
@@ -188,6 +188,8 @@ EXPERIMENT = Experiment(
         Claim(
             "Eq. 5", "as printed it is too dear, for revoked replicas are paid to the end", _bills_the_dead
         ),
-        Claim("JOBS.md", "choosing by the corrected equations never costs more", _never_worse),
+        Claim(
+            "docs/design/batch-jobs.md", "choosing by the corrected equations never costs more", _never_worse
+        ),
     ),
 )

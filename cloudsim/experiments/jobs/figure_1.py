@@ -1,4 +1,4 @@
-"""Paper 003, Figure 1: price and volatility of markets, here those recorded in 2015."""
+"""P4 Figure 1: price and volatility of markets, here those recorded in 2015."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="jobs-figure-1",
     title="Spot markets: price against volatility",
-    source="paper 003, §2.1, Figure 1",
+    source="P4 §2.1, Figure 1",
     cases=lambda _quick: [Case("markets of 2015", measure, {}, (MARKETS_2015,))],
     pictures=(
         Picture(

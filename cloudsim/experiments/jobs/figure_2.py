@@ -1,4 +1,4 @@
-"""Paper 003, Figure 2: the diversity of jobs, here those of batch logs.
+"""P4 Figure 2: the diversity of jobs, here those of batch logs.
 
 The Google trace is not among our data. The logs record running times and processors, but neither memory nor
 I/O.
@@ -76,7 +76,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="jobs-figure-2",
     title="Batch jobs: what logs know of them",
-    source="paper 003, §2.1, Figure 2",
+    source="P4 §2.1, Figure 2",
     cases=lambda quick: [
         Case(log, measure, {"log": log}, (file,))
         for log, file in LOGS.items()

@@ -1,4 +1,4 @@
-"""Paper 003, Figure 5: the number of replicas that most often completes a job when they share one bid."""
+"""P4 Figure 5: the number of replicas that most often completes a job when they share one bid."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="jobs-figure-5",
     title="Batch jobs: how many replicas",
-    source="paper 003, §4.3, Figure 5",
+    source="P4 §4.3, Figure 5",
     cases=lambda quick: [
         Case(zone, measure, {"zone": zone, "weeks": 3 if quick else _WEEKS}, (MARKETS_2015, PRICES_OD_2015))
         for zone in ZONES

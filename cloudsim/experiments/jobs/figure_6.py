@@ -1,4 +1,4 @@
-"""Paper 003, Figure 6: the time to save and restore a job, and the cost of remote storage.
+"""P4 Figure 6: the time to save and restore a job, and the cost of remote storage.
 
 All other figures rest on these constants; they are the paper's and not measured here.
 """
@@ -67,7 +67,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="jobs-figure-6",
     title="Batch jobs: what saving and restoring take",
-    source="paper 003, §6, Figure 6",
+    source="P4 §6, Figure 6",
     cases=lambda _quick: [Case("constants", measure, {})],
     pictures=(
         Picture(

@@ -1,4 +1,4 @@
-"""The policies of paper 003 on jobs of batch logs, most of which run on several processors together."""
+"""The policies of P4 on jobs of batch logs, most of which run on several processors together."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     sentences=_sentences,
-    claims=(Claim("JOBS.md", "the cost-aware policy costs least", cheapest),),
+    claims=(Claim("docs/design/batch-jobs.md", "the cost-aware policy costs least", cheapest),),
 )

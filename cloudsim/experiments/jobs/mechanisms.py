@@ -1,4 +1,4 @@
-"""Paper 003, Figures 7 and 8: its job of an hour under each mechanism (§6.1).
+"""P4 Figures 7 and 8: its job of an hour under each mechanism (§6.1).
 
 Figure 7 varies memory and I/O; Figure 8 the length of the job, the rate of revocations and the price.
 """
@@ -36,7 +36,8 @@ _VALUES = {
     RATE: (0.5, 1.0, 2.4, 6.0, 12.0, 24.0),
     RATIO: (2.5, 4.0, 5.0, 7.0, 10.0),
 }
-#: JOBS.md "Acceptance": time and cost of Figure 7a; cost of Figure 8b at 0.5 and at 24 revocations a day.
+#: docs/design/batch-jobs.md "Acceptance": time and cost of Figure 7a; cost of Figure 8b at 0.5 and at 24
+#: revocations a day.
 EXPECTED = {"checkpoint": (1.98, 0.397), "replicate": (1.01, 0.390), "backup": (1.04, 0.415)}
 _EXPECTED_BY_RATE = {"checkpoint": (0.39, 0.49), "replicate": (0.40, 0.65), "backup": (0.40, 0.58)}
 
@@ -128,7 +129,7 @@ def _sentences_7(rows: Sequence[Row]) -> list[str]:
         f"{MECHANISM_NAMES[row['mechanism']]}: time {row['time']:.3f} and cost {row['cost']:.3f} by "
         f"estimate, {row['simulated_time']:.3f} ± {row['simulated_time_plus_minus']:.3f} and "
         f"{row['simulated_cost']:.3f} ± {row['simulated_cost_plus_minus']:.3f} of on-demand's by simulation "
-        f"of {row['jobs']:,} jobs; JOBS.md says {EXPECTED[row['mechanism']][0]} and "
+        f"of {row['jobs']:,} jobs; docs/design/batch-jobs.md says {EXPECTED[row['mechanism']][0]} and "
         f"{EXPECTED[row['mechanism']][1]}."
         for row in where(rows, panel=BASELINE)
     ]
@@ -145,7 +146,8 @@ def _sentences_8(rows: Sequence[Row]) -> list[str]:
     return [
         f"{name}: cost {by[min(by)]:.3f} at {min(by):g} and {by[max(by)]:.3f} at {max(by):g} revocations "
         f"a day by estimate, {simulated[name][min(by)]:.3f} and {simulated[name][max(by)]:.3f} by "
-        f"simulation; JOBS.md says {_EXPECTED_BY_RATE[name][0]} and {_EXPECTED_BY_RATE[name][1]}."
+        f"simulation; docs/design/batch-jobs.md says {_EXPECTED_BY_RATE[name][0]} and "
+        f"{_EXPECTED_BY_RATE[name][1]}."
         for name, by in estimated.items()
     ]
 
@@ -251,7 +253,7 @@ def _draw_8(rows: Sequence[Row]) -> Figure:
 FIGURE_7 = Experiment(
     name="jobs-figure-7",
     title="Batch jobs: mechanisms by memory and I/O",
-    source="paper 003, §6.1, Figure 7",
+    source="P4 §6.1, Figure 7",
     cases=_cases_7,
     pictures=(
         Picture(
@@ -278,7 +280,7 @@ FIGURE_7 = Experiment(
 FIGURE_8 = Experiment(
     name="jobs-figure-8",
     title="Batch jobs: mechanisms by length, revocations and price",
-    source="paper 003, §6.1, Figure 8",
+    source="P4 §6.1, Figure 8",
     cases=_cases_8,
     pictures=(
         Picture(

@@ -1,4 +1,4 @@
-"""Paper 003, Figures 9 to 11: policies by length, memory and revocations on the markets of 2015 (§6.2)."""
+"""P4 Figures 9 to 11: policies by length, memory and revocations on the markets of 2015 (§6.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEMORY_GB = (1.0, 2.0, 3.0, 4.0, 7.5, 15.0, 30.0)
 PER_DAY = (0.0, 1.0, 6.0, 24.0)
 #: Largest memory that is saved within the warning.
 _FITS_GB = 4.0
-#: JOBS.md "Acceptance": cost at each of ``PER_DAY``.
+#: docs/design/batch-jobs.md "Acceptance": cost at each of ``PER_DAY``.
 EXPECTED = {BASIC: (0.13, 0.35, 0.78, 0.95), COST_AWARE: (0.13, 0.14, 0.15, 0.25)}
 
 
@@ -76,7 +76,8 @@ def _beside_expected(rows: Sequence[Row]) -> list[str]:
     costs = _by_policy(rows)
     return [
         f"{name}, cost at {', '.join(f'{value:g}' for value in costs[name])} more revocations a day: "
-        f"{', '.join(f'{cost:.2f}' for cost in costs[name].values())}; JOBS.md says, at 0, 1, 6 and 24, "
+        f"{', '.join(f'{cost:.2f}' for cost in costs[name].values())}; docs/design/batch-jobs.md "
+        f"says, at 0, 1, 6 and 24, "
         f"{', '.join(f'{cost:.2f}' for cost in expected)}."
         for name, expected in EXPECTED.items()
     ]
@@ -141,7 +142,7 @@ def _basic_loses(rows: Sequence[Row]) -> Verdict:
 FIGURE_9 = Experiment(
     name="jobs-figure-9",
     title="Batch jobs: policies by the length of a job",
-    source="paper 003, §6.2, Figure 9",
+    source="P4 §6.2, Figure 9",
     cases=lambda quick: _cases("hours", HOURS, "hours", quick),
     pictures=(
         Picture(
@@ -164,7 +165,7 @@ FIGURE_9 = Experiment(
 FIGURE_10 = Experiment(
     name="jobs-figure-10",
     title="Batch jobs: policies by memory",
-    source="paper 003, §6.2, Figure 10",
+    source="P4 §6.2, Figure 10",
     cases=lambda quick: _cases("memory_gb", MEMORY_GB, "memory GB", quick),
     pictures=(
         Picture(
@@ -185,7 +186,7 @@ FIGURE_10 = Experiment(
 FIGURE_11 = Experiment(
     name="jobs-figure-11",
     title="Batch jobs: policies by injected revocations",
-    source="paper 003, §6.2, Figure 11",
+    source="P4 §6.2, Figure 11",
     cases=lambda quick: _cases("per_day", PER_DAY, "per day", quick),
     pictures=(
         Picture(

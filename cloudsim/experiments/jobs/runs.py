@@ -1,4 +1,4 @@
-"""Jobs on the markets recorded in 2015: the world, and the policies side by side (003 §6.2)."""
+"""Jobs on the markets recorded in 2015: the world, and the policies side by side (P4 §6.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's synthetic job (003 §6.1): each mechanism by estimate and by simulation.
+"""The paper's synthetic job (P4 §6.1): each mechanism by estimate and by simulation.
 
 Its markets have one price and the same risk of revocation at any time.
 """
@@ -48,7 +48,7 @@ MECHANISM_NAMES = {
     "backup": "replica on a shared on-demand server",
 }
 
-#: Figure 7a's job and market (JOBS.md "Acceptance").
+#: Figure 7a's job and market (docs/design/batch-jobs.md "Acceptance").
 INTERVAL_S = 900.0
 BASE_S, BASE_GB, BASE_IO, BASE_PER_DAY, BASE_PRICE = 3399.0, 8.0, 0.5, 2.4, 0.2
 

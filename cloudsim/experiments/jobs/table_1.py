@@ -1,4 +1,4 @@
-"""Paper 003, Table 1: the best mechanism for each kind of job in each kind of market."""
+"""P4 Table 1: the best mechanism for each kind of job in each kind of market."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="jobs-table-1",
     title="Batch jobs: the best mechanism by job and market",
-    source="paper 003, §3.4, Table 1",
+    source="P4 §3.4, Table 1",
     cases=lambda _quick: [Case("all combinations", measure, {})],
     pictures=(
         Picture(

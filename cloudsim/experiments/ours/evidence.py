@@ -2,11 +2,11 @@
 
 A strict promise needs evidence: a virtual instance of this size, born into as many free slots, was followed
 up for as long as the request asks. The number of such lifetimes that a history must hold is
-``history_lifetimes`` of ``AdmissionRule``, varied here on all platforms of PREDICTION.md "On the papers'
-production traces". Beside it stands a bound that no such rule passes: when a request asks for more time than
-the cloud has recorded at all, nothing can have been followed up for so long. The work that the SLA-unaware
-baseline completes is therefore counted by lifetime ÷ history at the time of asking. No request comes before
-the first table: spot is delayed by 24 h (P2 §3.1).
+``history_lifetimes`` of ``AdmissionRule``, varied here on all platforms of docs/design/prediction.md "On the
+papers' production traces". Beside it stands a bound that no such rule passes: when a request asks for more
+time than the cloud has recorded at all, nothing can have been followed up for so long. The work that the
+SLA-unaware baseline completes is therefore counted by lifetime ÷ history at the time of asking. No request
+comes before the first table: spot is delayed by 24 h (P2 §3.1).
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ HISTORY_SHARES: tuple[float | None, ...] = (None, WHOLE, 0.5, QUARTER)
 RULE, WORK = "rule", "work"
 _FULL = {pair: shape(pair) for pair in PAIRS}
 _QUICK_REQUESTS = 300
-#: PREDICTION.md, "samples still alive", for a prototype that asks for one sample followed up so long.
+#: docs/design/prediction.md "What the papers leave open", for a prototype that asks for one sample followed
+#: up so long.
 _EXPECTED = {"A-B": 0.933, "B-A": 0.855, "C-D": 0.931, "D-C": 0.960}
 #: P2 §3.6, for D-C at SLA .01.
 _PAPERS_WORK = 0.54
@@ -235,7 +236,7 @@ def _admission(pair: str, rows: Sequence[Row]) -> str:
     change = "costs" if price >= 0 else "gains"
     return (
         f"{pair} on {rows[0]['nodes']} admits {', '.join(shares)}; the strictest {change} {abs(price):.3f}, "
-        f"where PREDICTION.md expects {_EXPECTED[pair]:.3f} without it."
+        f"where docs/design/prediction.md expects {_EXPECTED[pair]:.3f} without it."
     )
 
 

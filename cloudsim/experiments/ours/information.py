@@ -19,7 +19,7 @@ _RULES = {PLAIN: OUR_RULE, INFORMED: INFORMED_RULE, AGED: AGED_RULE}
 #: SLAs with ages: they are slow to look up, and matter most here.
 _AGED_SLAS = (0.01,)
 
-#: PREDICTION.md, "Beyond the papers" 3; with ages, more than .45 is asked for in any case.
+#: docs/design/prediction.md "Better information"; with ages, more than .45 is asked for in any case.
 GOALS: outcomes.Goals = {(BED, PLAIN, 0.01): 0.428, (BED, INFORMED, 0.01): 0.454, (BED, AGED, 0.01): 0.45}
 
 #: Measured outside of the experiment, because a simulation reads no clock.
@@ -53,7 +53,7 @@ def _cases(quick: bool) -> list[Case]:
 EXPERIMENT = Experiment(
     name="information",
     title="What it is worth to know when others will leave",
-    source='PREDICTION.md, "Beyond the papers" 3',
+    source='docs/design/prediction.md "Better information"',
     cases=_cases,
     pictures=(
         Picture(

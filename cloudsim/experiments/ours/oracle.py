@@ -1,8 +1,8 @@
 """The zero-eviction oracle, which knows the future: an upper bound for every admission rule.
 
 It admits the largest number of spot requests so that none is evicted and on-demand requests fare as if there
-were no spot instances (PREDICTION.md "Beyond the papers" 5). It is exact where all instances have one size,
-because nodes do not matter then; for mixed sizes a linear relaxation bounds it from above.
+were no spot instances (docs/design/prediction.md "Upper bounds"). It is exact where all instances have one
+size, because nodes do not matter then; for mixed sizes a linear relaxation bounds it from above.
 """
 
 from __future__ import annotations
@@ -143,7 +143,10 @@ def _slots(on_demand: Trace, spot: Trace, node_cores: Sequence[int]) -> int:
 
 
 def _events(trace: Trace, start: int, stop: int) -> list[tuple[float, int, int, int]]:
-    """List (time, phase, row, kind) of a trace's starts and stops; PREDICTION.md "Order of events"."""
+    """List (time, phase, row, kind) of a trace's starts and stops.
+
+    See docs/design/prediction.md "Order of events".
+    """
     phase = PHASE_ON_DEMAND if start == _ON_DEMAND_START else PHASE_SPOT
     starts_s, stops_s = trace.start_s.tolist(), trace.stop_s.tolist()
     events = [(start_s, phase, row, start) for row, start_s in enumerate(starts_s)]

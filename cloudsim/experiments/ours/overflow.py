@@ -179,7 +179,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="overflow",
     title="Overflow: clouds that lend each other room",
-    source='our own question; PREDICTION.md, "Beyond the papers" 8',
+    source='our own question; docs/design/prediction.md "Federations"',
     cases=_cases,
     pictures=(
         Picture(

@@ -1,7 +1,7 @@
 """The number of samples that a promise needs: tables from few births, from many, and from all.
 
-Where all instances are of one size, tables can be worked out for every time of birth (PREDICTION.md "Fast"):
-promises that are still broken then are not broken by sampling error.
+Where all instances are of one size, tables can be worked out for every time of birth
+(docs/design/prediction.md "Fast"): promises that are still broken then are not broken by sampling error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEEDS = {"synthetic": range(6), "bursts": range(6), "mixed-bursts": range(3)}
 BIRTHS = (100, 300, 1_000, 2_500, 10_000, 40_000)
 MOST_BIRTHS_MIXED = 10_000
 ALL = "all"  # births of an exact table
-#: Births → evicted share that PREDICTION.md reports of prototypes under bursts.
+#: Births → evicted share that docs/design/prediction.md reports of prototypes under bursts.
 PROTOTYPE = {"1000": 0.0230, "2500": 0.0187, "10000": 0.0114, "40000": 0.0079}
 
 
@@ -119,7 +119,7 @@ def _draw_bed(
 EXPERIMENT = Experiment(
     name="sampling-error",
     title="How many samples a promise needs",
-    source='PREDICTION.md, "What the papers leave open"',
+    source='docs/design/prediction.md "What the papers leave open"',
     cases=_cases,
     pictures=(
         Picture(

@@ -118,7 +118,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="upper-bound",
     title="Against an oracle that evicts nobody",
-    source='PREDICTION.md, "Beyond the papers" 5',
+    source='docs/design/prediction.md "Upper bounds"',
     cases=_cases,
     pictures=(
         Picture(

@@ -1,1 +1,1 @@
-"""The experiments of paper 004 (López García et al.): which spot instances are evicted."""
+"""The experiments of P5 (López García et al.): which spot instances are evicted."""

@@ -138,7 +138,7 @@ def _draw_hours(axes: Axes, rows: Sequence[Row], orders: Sequence[str]) -> None:
 EXPERIMENT = Experiment(
     name="line-ups",
     title="Who is evicted: every line-up, and its promise",
-    source="our own question; PREEMPTION.md and VOLATILE.md, the line-ups of cloudsim.scheduling.lineups",
+    source="our own question; docs/design/preemption.md and docs/design/volatile-resources.md",
     cases=_cases,
     pictures=(
         Picture(

@@ -1,8 +1,8 @@
-"""Tables 3 to 6 of the preemption paper (004 §4.4): the victims on full hosts for one more instance.
+"""Tables 3 to 6 of the preemption paper (P5 §4.4): the victims on full hosts for one more instance.
 
 The product's own cloud decides: the hosts as printed, line-up ``partial-hour``, nodes of 8 vCPU and 16,000 MB
-(PREEMPTION.md, "Acceptance"). Beside it stand the same line-up ranked as OpenStack does, and the result of
-the paper's Algorithms 4 and 5 taken word by word (``as_printed``).
+(docs/design/preemption.md "Acceptance"). Beside it stand the same line-up ranked as OpenStack does, and the
+result of the paper's Algorithms 4 and 5 taken word by word (``as_printed``).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from cloudsim.scheduling.lineups import PARTIAL_HOUR, PARTIAL_HOUR_WEIGHTED, lin
 
 MEMORY = "memory_mb"
 CORES, MEMORY_MB = 8, 16_000  # of a host
-#: Size → vCPU and MB (004 Table 2); disks are left out.
+#: Size → vCPU and MB (P5 Table 2); disks are left out.
 SIZES = {"S": (1, 2_000), "M": (2, 4_000), "L": (4, 8_000)}
 _NOW_MINUTES = 600  # after every start
-_LONGEST_MINUTES = 300  # that instances were asked to run (004 §4.4.1)
+_LONGEST_MINUTES = 300  # that instances were asked to run (P5 §4.4.1)
 
 
 class Test(NamedTuple):

@@ -1,1 +1,1 @@
-"""The experiments of paper 001: the promise of a lifetime, its figures and tables."""
+"""The experiments of P2: the promise of a lifetime, its figures and tables."""

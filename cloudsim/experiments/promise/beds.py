@@ -1,4 +1,6 @@
-"""The test beds of PREDICTION.md: a seed gives a cloud's on-demand load and the spot requests sent to it.
+"""Test beds: a seed gives a cloud's on-demand load and the spot requests sent to it.
+
+See docs/design/prediction.md "Test beds".
 
 On-demand and spot requests come from two generators keyed (seed, 1) and (seed, 2), so that one can be changed
 without the other. A replay delays the spot requests by ``SPOT_DELAY_S`` (P2 §3.1). Requests that would then
@@ -93,8 +95,8 @@ def bursts(seed: int, hours: float = _SYNTHETIC_HOURS) -> Bed:
 
     Each load has an Ornstein-Uhlenbeck process and batches of its own: federated users have rush hours too,
     but others. The daily cycle and the change points, at a third and two thirds of either trace, are common
-    to both. PREDICTION.md leaves the base rate open. Here the mean load before the first change point is that
-    of the synthetic bed, so that batches gather arrivals instead of adding to them.
+    to both. docs/design/prediction.md leaves the base rate open. Here the mean load before the first change
+    point is that of the synthetic bed, so that batches gather arrivals instead of adding to them.
     """
     for_on_demand, for_spot = _streams(seed)
     base_per_minute = _base_per_minute(_SYNTHETIC_GAP_S, _BATCHES)

@@ -132,7 +132,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="censoring",
     title="Samples that still run when the history ends",
-    source='PREDICTION.md, "What the papers leave open"',
+    source='docs/design/prediction.md "What the papers leave open"',
     cases=_cases,
     pictures=(
         Picture(

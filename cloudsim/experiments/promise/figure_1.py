@@ -119,7 +119,9 @@ def _level(rows: Sequence[Row], rule: str, slas: Sequence[float]) -> str:
 
 def _is_expected(figure: published_numbers.PublishedNumber, rows: Sequence[Row]) -> bool:
     return (
-        figure.experiment == EXPERIMENT.name and figure.where == "PREDICTION.md" and bool(figure.values(rows))
+        figure.experiment == EXPERIMENT.name
+        and figure.where == published_numbers.DESIGN
+        and bool(figure.values(rows))
     )
 
 
@@ -130,7 +132,7 @@ def _against(rows: Sequence[Row], figure: published_numbers.PublishedNumber) -> 
     spread = f" ± {figure.spread:g}" if figure.spread else ""
     return (
         f"{figure.quantity.capitalize()} {sla}: {ours:.4f} ± {half:.4f} (95 % of the mean), "
-        f"{'within' if inside else 'outside'} what PREDICTION.md expects ({figure.value}{spread})."
+        f"{'within' if inside else 'outside'} what {figure.where} expects ({figure.value}{spread})."
     )
 
 
@@ -167,7 +169,7 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], quantity: str, label: str) -> N
     printed = [
         (_SHOWN.index(figure.of["sla"]), figure.number)
         for figure in published_numbers.of_experiment(EXPERIMENT.name, quantity)
-        if figure.where != "PREDICTION.md" and figure.of["rule"] in {UNAWARE, STRICT}
+        if figure.where != published_numbers.DESIGN and figure.of["rule"] in {UNAWARE, STRICT}
     ]
     axes.plot(*zip(*printed, strict=True), "_", color=INK, ms=26, mew=1.6, label="printed in the papers")
     axes.set_xticks(range(len(_SHOWN)), ["none", *(f"{sla:g}" for sla in SLAS)])

@@ -10,7 +10,8 @@ from cloudsim.experiments.runs import single_cloud_row
 from cloudsim.traces.formats import read
 from cloudsim.traces.trace import Trace
 
-#: Trace → file, cores of a node. The nodes are those of the platform it was recorded on (PREDICTION.md).
+#: Trace → file, cores of a node. The nodes are those of the platform it was recorded on
+#: (docs/design/prediction.md).
 TRACES = {
     "A": ("eucalyptus/DS2-trace.txt", 12),
     "B": ("eucalyptus/DS3-trace.txt", 8),

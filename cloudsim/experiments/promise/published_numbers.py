@@ -1,4 +1,4 @@
-"""The numbers that the papers print and those that PREDICTION.md expects, to be put beside ours.
+"""The numbers that the papers print and those that docs/design/prediction.md expects, to be put beside ours.
 
 Only numbers that a text or table prints are here; bars and curves were not read off by eye. P1 is the paper
 on co-scheduling, P2 that on federation (UCSB Technical Report 2015-02), both by Pucher, Wolski and Krintz.
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloudsim.experiments.experiment import Row, where
+
+#: Where numbers stand that no paper prints.
+DESIGN = "docs/design/prediction.md"
 
 ADMITTED, EVICTED, ON_DEMAND = "spot admitted", "spot evicted", "on-demand admitted"
 WORK = "spot work completed"
@@ -121,8 +124,8 @@ def _shown(value: Any) -> str:
 
 
 def _figure_1() -> list[PublishedNumber]:
-    """List P1 §III-A, P2 §3.1, and PREDICTION.md "On the papers' production traces", last paragraph."""
-    name, papers, expected = "figure-1", "P1 Fig. 1 (§III-A), P2 Fig. 1 (§3.1)", "PREDICTION.md"
+    """List P1 §III-A, P2 §3.1, and docs/design/prediction.md "On the papers' production traces"."""
+    name, papers, expected = "figure-1", "P1 Fig. 1 (§III-A), P2 Fig. 1 (§3.1)", DESIGN
     unaware: Mapping[str, Any] = {"rule": UNAWARE, "sla": None}
     figures = [
         PublishedNumber(name, papers, ADMITTED, "0.70", unaware),
@@ -216,9 +219,10 @@ def _scaling() -> list[PublishedNumber]:
 
 FIGURES: tuple[PublishedNumber, ...] = (*_figure_1(), *_figures_2_3(), *_tables_3_4(), *_scaling())
 
-#: PREDICTION.md "On the papers' production traces": on-demand requests in the trace.
+#: docs/design/prediction.md "On the papers' production traces": on-demand requests in the trace.
 REQUESTS = {"A": 900, "B": 2600, "C": 8456, "D": 4157}
-#: PREDICTION.md "Exact counts of the baseline": (pair, nodes) → on-demand admitted, spot admitted, evicted.
+#: docs/design/prediction.md "On the papers' production traces": (pair, nodes) → on-demand admitted, spot
+#: admitted, evicted.
 BASELINE_COUNTS: dict[tuple[str, str], tuple[int, int, int]] = {
     ("A-B", "7x12"): (899, 2600, 9),
     ("A-B", "6x12"): (879, 2599, 29),

@@ -11,8 +11,8 @@ from cloudsim.experiments.promise.outcomes import POPULATION, STRICT, UNAWARE
 SEEDS = range(40)
 RULES = (UNAWARE, STRICT, POPULATION)
 
-#: Admitted by the prototypes behind PREDICTION.md: under bursts less a hundredth for another draw of the bed,
-#: and with mixed sizes rounded.
+#: Admitted by the prototypes behind docs/design/prediction.md: under bursts less a hundredth for another draw
+#: of the bed, and with mixed sizes rounded.
 GOALS: outcomes.Goals = {
     (bed, rule, sla): goal
     for bed, rule, goals in (
@@ -38,7 +38,7 @@ def _cases(quick: bool, beds: Sequence[str], compared: int, births: int = 10_000
 CALIBRATION = Experiment(
     name="calibration",
     title="Promised against realised, to each and to all",
-    source='PREDICTION.md, "Beyond the papers" 1',
+    source='docs/design/prediction.md "Population mode"',
     cases=lambda quick: _cases(quick, ("synthetic",), compared=len(SEEDS)),
     pictures=(
         Picture(
@@ -55,7 +55,7 @@ CALIBRATION = Experiment(
 BURSTS = Experiment(
     name="bursts",
     title="The promise under bursts and change points",
-    source='PREDICTION.md, "Test beds" and "Beyond the papers" 1',
+    source='docs/design/prediction.md "Test beds" and "Population mode"',
     cases=lambda quick: _cases(quick, ("bursts",), compared=10),
     pictures=(
         Picture(
@@ -71,7 +71,7 @@ BURSTS = Experiment(
 MIXED = Experiment(
     name="mixed",
     title="The promise with mixed sizes",
-    source='PREDICTION.md, "Test beds" and "Beyond the papers" 2',
+    source='docs/design/prediction.md "Test beds" and "Many samples under bursts"',
     # Five sizes with a fourth of the births: 40 seeds take minutes.
     cases=lambda quick: _cases(quick, ("mixed", "mixed-bursts"), compared=4, births=2_500, few=1),
     pictures=(

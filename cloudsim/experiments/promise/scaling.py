@@ -75,7 +75,7 @@ def _unaware(rows: Sequence[Row]) -> list[str]:
     if rows:
         texts.append(
             f"Without an SLA, {len(rows) - len(different)} of {len(rows)} platforms give exactly the counts "
-            "of PREDICTION.md" + (f"; others: {', '.join(different)}." if different else ".")
+            "of docs/design/prediction.md" + (f"; others: {', '.join(different)}." if different else ".")
         )
     texts += [
         "The papers' A-B without an SLA on 7 nodes (on-demand .977, spot 1.000, evicted .013) is ours on 6 "

@@ -1,7 +1,7 @@
 """P1 Tables III and IV, P2 Tables 3 and 4: the four production pairs on their full platforms.
 
 Beyond the tables: SLAs in between, and work beside requests, because most of D's core-hours are in few large
-instances (PREDICTION.md "Requests are not work").
+instances (docs/design/prediction.md "Requests are not work").
 """
 
 from __future__ import annotations

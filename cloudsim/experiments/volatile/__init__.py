@@ -1,1 +1,1 @@
-"""The experiments of paper 002: volatile resources, disclosure and targeting."""
+"""The experiments of P3: volatile resources, disclosure and targeting."""

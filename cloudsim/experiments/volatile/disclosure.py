@@ -1,4 +1,4 @@
-"""The cost and the gain of disclosing more (VOLATILE.md "In the product, not only in the study").
+"""The cost and the gain of disclosing more (docs/design/volatile-resources.md "In the product").
 
 A live cloud in replay: its own load comes and goes, and tables are made every six hours. Each user reads the
 table published at that moment, chooses a lifetime for a value function as ``spotfed target`` does
@@ -274,7 +274,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="volatile-disclosure",
     title="What it is worth to users that a cloud tells of its lifetimes",
-    source='VOLATILE.md, "In the product"; our own question',
+    source='docs/design/volatile-resources.md "In the product"; our own question',
     cases=_cases,
     pictures=(
         Picture(

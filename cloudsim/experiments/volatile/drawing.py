@@ -29,7 +29,7 @@ VALUE_NAMES = {
 
 
 def draw_shares(rows: Sequence[Row], title: str, value_functions: Sequence[str]) -> Figure:
-    """Draw the share of the Oracle's value by policy and model, a panel a value function (002 Figure 14).
+    """Draw the share of the Oracle's value by policy and model, a panel a value function (P3 Figure 14).
 
     Dots are means over pools, with their standard deviation.
     """
@@ -62,7 +62,7 @@ def _deviation(shares: Sequence[float]) -> Dot:
 
 
 def draw_pools(rows: Sequence[Row], title: str) -> Figure:
-    """Draw volatility and periodicity of each pool, a panel a zone (002 Figures 8 and 18 to 21)."""
+    """Draw volatility and periodicity of each pool, a panel a zone (P3 Figures 8 and 18 to 21)."""
     place = {
         (row["pool"], row["window"]): (row["volatility"], row["periodicity"])
         for row in where(rows, row=VALUE)

@@ -1,4 +1,4 @@
-"""Paper 002, Figures 3, 9 to 13 and 15 to 17, Tables 2 and 3: four pools like the paper's exemplars.
+"""P3 Figures 3, 9 to 13 and 15 to 17, Tables 2 and 3: four pools like the paper's exemplars.
 
 The prices of the four pools of us-west-2a in 2017 are not available any more. Pools in their shapes stand for
 them (``cloudsim.volatile.synthetic``), with the volatility and the unit hours that are printed.
@@ -344,7 +344,7 @@ def _draw_by_hour(rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="volatile-exemplars",
     title="Volatile resources: four pools in the shapes of the paper's exemplars",
-    source="paper 002, Figures 3, 9 to 13 and 15 to 17, Tables 2 and 3",
+    source="P3 Figures 3, 9 to 13 and 15 to 17, Tables 2 and 3",
     cases=_cases,
     pictures=(
         Picture(

@@ -1,4 +1,4 @@
-"""Paper 002, §5.6: the ordinal table, which counts the pools where a policy and a model do best."""
+"""P3 §5.6: the ordinal table, which counts the pools where a policy and a model do best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 002, Figures 8, 14 and 18 to 21, §5.6 and §8: value of recorded pools to users, by policy and model.
+"""P3 Figures 8, 14 and 18 to 21, §5.6 and §8: value of recorded pools to users, by policy and model.
 
 The pools of 2015 also serve for both readings of LIFO, for the effect of judging on the same trace that
 informs (as the paper does), and for further value functions. The markets of 2021, when the provider smoothed
@@ -33,7 +33,8 @@ from cloudsim.experiments.volatile.runs import (
 )
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
 
-#: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of 27 pools; 18 are among our data.
+#: docs/design/volatile-resources.md "Acceptance": linear value over the Oracle's, mean of 27 pools; 18 are
+#: among our data.
 EXPECTED_POOLS = 27
 EXPECTED: Mapping[str, tuple[float, float, float, float]] = {
     "random": (0.40, 0.35, 0.53, 0.73),
@@ -236,7 +237,7 @@ def _policy_sentences(rows: Sequence[Row]) -> list[str]:
 BY_POLICY = Experiment(
     name="volatile-policies",
     title="Volatile resources: what users get, by policy and by what they are told",
-    source="paper 002, Figures 8 and 14, §5.6; VOLATILE.md",
+    source="P3 Figures 8 and 14, §5.6; docs/design/volatile-resources.md",
     cases=_policy_cases,
     pictures=(
         Picture(
@@ -309,7 +310,7 @@ def _market_sentences(rows: Sequence[Row]) -> list[str]:
 ALL_MARKETS = Experiment(
     name="volatile-markets",
     title="Volatile resources: all markets of 2021",
-    source="paper 002, Figures 8, 14 and 18 to 21, §5.6; VOLATILE.md",
+    source="P3 Figures 8, 14 and 18 to 21, §5.6; docs/design/volatile-resources.md",
     cases=_market_cases,
     pictures=(
         Picture(
@@ -362,7 +363,7 @@ def _value_sentences(rows: Sequence[Row]) -> list[str]:
 FURTHER_VALUES = Experiment(
     name="volatile-values",
     title="Volatile resources: defined durations and saved work",
-    source="paper 002, §8; VOLATILE.md",
+    source="P3 §8; docs/design/volatile-resources.md",
     cases=lambda quick: [
         Case("pools of 2015", measure_values, {"most": 2 if quick else None}, (MARKETS_2015,))
     ],

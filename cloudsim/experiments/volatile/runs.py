@@ -1,4 +1,4 @@
-"""The pools of paper 002 and the rows of each, shared by the experiments on volatile resources.
+"""The pools of P3 and the rows of each, shared by the experiments on volatile resources.
 
 Column ``row`` names the kind of a row: ``intervals``, one for each policy and each of its pools, has the
 lengths of intervals; ``value``, one for each policy and value function, the value to users under each model.
@@ -39,7 +39,7 @@ from cloudsim.volatile.study import InformationModel, StudyOutcome, run_study
 MARKETS_2021 = ("spot-prices-2021/spot_prices_a-l.csv.gz", "spot-prices-2021/spot_prices_m-z.csv.gz")
 
 #: Largest share of their samples that two windows of a market have in common to be two pools; else only the
-#: first counts (VOLATILE.md "Acceptance": of d2.8xlarge the first 90 days only).
+#: first counts (docs/design/volatile-resources.md "Acceptance": of d2.8xlarge the first 90 days only).
 _MOST_SHARED = 0.25
 
 INTERVALS, VALUE = "intervals", "value"

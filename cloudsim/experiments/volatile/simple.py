@@ -1,4 +1,4 @@
-"""Paper 002, Figures 6 and 7: intervals of a daily ramp under each policy (§3.3), and value functions."""
+"""P3 Figures 6 and 7: intervals of a daily ramp under each policy (§3.3), and value functions."""
 
 from __future__ import annotations
 
@@ -99,7 +99,11 @@ def _low_pools_are_whole(rows: Sequence[Row]) -> Verdict:
 CLAIMS = (
     Claim("§3.3", "FIFO makes all intervals close to 1,800 minutes", _fifo_is_narrow),
     Claim("Figure 6b", "LIFO makes shorter medians and wider spreads of the same hours", _lifo_is_wide),
-    Claim("VOLATILE.md", "the two lower pools live for 48 hours, always", _low_pools_are_whole),
+    Claim(
+        "docs/design/volatile-resources.md",
+        "the two lower pools live for 48 hours, always",
+        _low_pools_are_whole,
+    ),
 )
 
 
@@ -163,7 +167,7 @@ def _draw_values(_rows: Sequence[Row]) -> Figure:
 EXPERIMENT = Experiment(
     name="volatile-simple",
     title="Volatile resources: one daily ramp under each policy",
-    source="paper 002, §3.3, Figures 6 and 7",
+    source="P3 §3.3, Figures 6 and 7",
     cases=lambda quick: [Case("daily ramp", measure, {"days": 10 if quick else DAYS})],
     pictures=(
         Picture(

@@ -3,8 +3,9 @@
 There are two passes. ``play`` replays the history without a virtual instance, where the number of free slots
 and the line of spot instances are the whole state. From what it wrote, ``follow`` and
 ``follow_always_youngest`` compute when every virtual instance dies, whatever the time of its birth
-(PREDICTION.md "Fast"). A virtual instance takes a free slot, or the place of a spot instance younger than
-itself, which is then called its *double*: nothing else ever differs between a replay with it and one without.
+(docs/design/prediction.md "Fast"). A virtual instance takes a free slot, or the place of a spot instance
+younger than itself, which is then called its *double*: nothing else ever differs between a replay with it and
+one without.
 """
 
 from __future__ import annotations

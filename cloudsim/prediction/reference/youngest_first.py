@@ -1,6 +1,7 @@
 """Replay with a virtual instance in plain Python: what the kernel must equal, and the text to read first.
 
-It is thousands of times slower (PREDICTION.md "Fast"), and shares nothing with the kernel but the event log.
+It is thousands of times slower (docs/design/prediction.md "Fast"), and shares nothing with the kernel but the
+event log.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class SamplerSpec:
         and fewer than about twice as many.
     horizon_s
         A sample is followed up for this many seconds at most, then it is right-censored. The longest lifetime
-        that is sold loses nothing (PREDICTION.md "Fast").
+        that is sold loses nothing (docs/design/prediction.md "Fast").
     always_youngest
         Evict the virtual instance before any other spot instance, whatever its age (P2 §2.4).
     release_horizons_s

@@ -1,7 +1,8 @@
 """Sample the time until eviction for every time of birth, on clouds where all instances have one size.
 
 No birth is drawn at random: all births between two events share their fate, and are one interval sample.
-There is no sampling error, and an event costs next to nothing (PREDICTION.md "Fast", "Uniform sizes").
+There is no sampling error, and an event costs next to nothing (docs/design/prediction.md "Fast", "Uniform
+sizes").
 """
 
 from __future__ import annotations

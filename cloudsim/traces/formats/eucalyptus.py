@@ -92,7 +92,7 @@ class _StartStopLog:
 
 
 def parse(source: Source) -> Parsed:
-    """Read START/STOP lines (CASES.md 1-3).
+    """Read START/STOP lines.
 
     A START before 0 is left-truncated: it starts at 0. No STOP, or a STOP at 0, is right-censored: running
     until the last timestamp. Quarantined are: a STOP before its START (with the instance), a STOP of an

@@ -117,6 +117,6 @@ def _requests(scenario: Scenario, count: int) -> Iterator[Request]:
 
 
 def _memory(size: Size) -> Amounts:
-    """What an instance takes beside cores. Disks are left out, as in PREEMPTION.md: eight small ones of 20 GB
-    do not fit on 140 GB."""
+    """What an instance takes beside cores. Disks are left out, as in docs/design/preemption.md: eight small
+    ones of 20 GB do not fit on 140 GB."""
     return (("memory_mb", size.memory_mb),)

@@ -1,7 +1,7 @@
 """The paper's choice of whom to end on a chosen host (Algorithm 5), in plain Python as its authors had it.
 
-Two misprints are mended (PREEMPTION.md, "The rule"): what is free on the host counts, and enough is ``>=``,
-not ``>``. All combinations are tried.
+Two misprints are mended (docs/design/preemption.md "The rule"): what is free on the host counts, and enough
+is ``>=``, not ``>``. All combinations are tried.
 """
 
 from __future__ import annotations

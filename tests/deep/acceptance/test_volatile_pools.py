@@ -1,4 +1,6 @@
-"""The pools of ``spot-prices-2015``: value by policy and by what is told (VOLATILE.md "Acceptance")."""
+"""The pools of ``spot-prices-2015``: value by policy and by what is told (docs/design/volatile-resources.md
+"Acceptance").
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_pools_with_full_information_are_best_everywhere(studies: list[Study]):
 
 
 def test_they_would_not_be_if_a_renewed_unit_became_the_newest(pools: tuple[Availability, ...]):
-    """Why the stack keeps places (VOLATILE.md "One sample, in this order")."""
+    """Why the stack keeps places (docs/design/volatile-resources.md "One sample, in this order")."""
     best = 0
     for number, pool in enumerate(pools):
         one = run_study(pool.units, np.random.default_rng(number), renewal=Renewal.RECENCY)

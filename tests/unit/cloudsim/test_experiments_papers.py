@@ -121,9 +121,9 @@ def test_scaling_compares_with_the_counts_only_where_whole_traces_were_played() 
     rows = [whole, other, row("A-B", "6x12", 0.01, evicted=6), row("B-A", "6x8", 0.01, evicted=5)]
     text = said(scaling.EXPERIMENT, rows)
     assert "kept on 1 of 2 platforms; not on A-B on 6x12 (6 of 500" in text
-    assert "1 of 2 platforms give exactly the counts of PREDICTION.md; others: B-A on 6x8" in text
+    assert "1 of 2 platforms give exactly the counts of docs/design/prediction.md; others: B-A on 6x8" in text
     assert "with 3 on-demand requests fewer than without spot" in text
-    assert "PREDICTION.md" not in said(scaling.EXPERIMENT, rows[2:])
+    assert "docs/design/prediction.md" not in said(scaling.EXPERIMENT, rows[2:])
     (figure,) = draw(scaling.EXPERIMENT, rows)
     assert [axes.get_title() for axes in figure.axes[:2]] == ["A-B", "B-A"]
 

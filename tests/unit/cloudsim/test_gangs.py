@@ -332,7 +332,7 @@ def test_a_load_of_parallel_jobs_is_the_same_on_all_shapes(seed: int):
 
 
 def test_a_table_knows_when_a_machine_of_single_cores_is_full():
-    """CASES2.md 17: jobs as wide as the machine leave nothing to promise beyond their gaps."""
+    """Case 17: jobs as wide as the machine leave nothing to promise beyond their gaps."""
     start_s = np.array([0.0, 100.0, 90_000.0, 180_000.0, 270_000.0])
     stop_s = start_s + np.array([86_400.0, 60.0, 86_400.0, 86_400.0, 60.0])
     load = Trace.checked(

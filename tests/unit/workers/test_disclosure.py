@@ -1,5 +1,6 @@
 """What a cloud does not disclose, nobody can find out by asking: two owners whose lifetimes differ as much as
-they can, with the same disclosed figures, give the same answers to everything. VOLATILE.md "In the product".
+they can, with the same disclosed figures, give the same answers to everything.
+docs/design/volatile-resources.md "In the product".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In trace time the live owner decides exactly what the in-process replay decides (ARCHITECTURE.md, 7)."""
+"""In trace time the live owner decides exactly what the in-process replay decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The table of JOBS.md: what each mechanism costs on the mean, and what one revocation does to it."""
+"""The table of docs/design/batch-jobs.md: what each mechanism costs on the mean, and what one revocation does
+to it.
+"""
 
 import math
 from dataclasses import replace

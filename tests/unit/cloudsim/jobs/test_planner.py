@@ -132,7 +132,7 @@ def test_the_four_policies_have_names_of_their_own() -> None:
 
 
 def test_without_prices_cost_is_occupied_time() -> None:
-    """JOBS.md: where a federation has no prices, cost is occupied core-hours."""
+    """docs/design/batch-jobs.md: where a federation has no prices, cost is occupied core-hours."""
     markets = replace(quoted(0.5), price_now=np.ones(3))
     plans = list_plans(SMALL, CostAware().mechanisms, markets, IMMEDIATE)
     assert plans[0].cost_usd == pytest.approx(10.0, rel=0.02)

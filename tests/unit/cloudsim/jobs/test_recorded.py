@@ -1,4 +1,4 @@
-"""JOBS.md "Acceptance" on the markets of 2015: 30 jobs of ten hours under each policy."""
+"""docs/design/batch-jobs.md "Acceptance" on the markets of 2015: 30 jobs of ten hours under each policy."""
 
 from pathlib import Path
 

@@ -132,7 +132,7 @@ def test_any_split_gives_the_same_bits(shares: int):
 
 
 def test_fifty_one_batches_differ_pairwise():
-    """CASES.md 11: the same numbers in every worker."""
+    """Case 11: the same numbers in every worker."""
     log, spec = long_log(), SamplerSpec(NODES, 3, births=400)
     batches = [fed(log, [DAYS * DAY_S], spec, share=share, shares=51).samples() for share in range(51)]
     assert all(len(batch) > 0 for batch in batches)

@@ -120,7 +120,7 @@ def outcome(nodes: tuple[int, ...], log: EventLog, cores: int, birth_s: float) -
 
 
 class TestByHand:
-    """Small cases worked out on paper from PREDICTION.md "The method"."""
+    """Small cases worked out on paper from docs/design/prediction.md "The method"."""
 
     def test_the_youngest_goes_first(self):
         log = history((10, START_SPOT, 0, 4), (50, START_ON_DEMAND, 1, 4))

@@ -64,7 +64,7 @@ def test_a_clean_file_has_nothing_found(tmp_path: Path) -> None:
 
 
 def test_every_fault_is_named_with_its_count(tmp_path: Path) -> None:
-    """CASES.md 1, 3 and 15, and rows that are there twice, late or cut off."""
+    """Case 1, 3 and 15, and rows that are there twice, late or cut off."""
     text = (
         "\ufeffinstance,start_s,stop_s,cores,colour\r\n"
         "before,-7157,60,2,red\r\n"
@@ -128,7 +128,7 @@ def log(gap_s: int, *, closed: bool) -> str:
 
 
 def test_a_drop_out_is_told_with_its_rule_and_what_it_cuts(tmp_path: Path) -> None:
-    """CASES.md 14."""
+    """Case 14."""
     found = checks(tmp_path / "x", log(12 * DAY, closed=True))
     drop_out = found["drop-outs"]
     assert drop_out.found == 1

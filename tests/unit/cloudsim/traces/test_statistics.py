@@ -1,4 +1,4 @@
-"""Load, lifetimes, drop-outs, overcommit, grids: naive counting, and the families of CASES.md 2, 14, 15."""
+"""Load, lifetimes, drop-outs, overcommit, grids: naive counting, and the families of cases 2, 14, 15."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_load_equals_counting_second_by_second(rows: list[tuple[int, int, int]],
 
 
 def test_more_cores_than_there_are_is_reported() -> None:
-    """CASES.md 15: 116 cores in use on 96."""
+    """Case 15: 116 cores in use on 96."""
     trace = make([(0, 1000, 90), (100, 50, 6), (200, 100, 26), (400, 10, 7)])
     over = statistics.overcommit(trace, 96)
     assert (over.peak_cores, over.seconds, over.core_seconds, over.first_s) == (116, 110, 2010, 200)
@@ -93,7 +93,7 @@ def with_drop_out(
 def test_a_drop_out_is_found(
     at_days: float, length_days: float, closed: int, reopened: int, spread_s: float
 ) -> None:
-    """CASES.md 14, as a family: 12 days in the original."""
+    """Case 14, as a family: 12 days in the original."""
     trace = make(with_drop_out(at_days * DAY, length_days * DAY, closed, reopened, spread_s))
     (found,) = statistics.find_drop_outs(trace)
     assert (found.start_s, found.end_s) == pytest.approx((at_days * DAY, (at_days + length_days) * DAY))
@@ -140,7 +140,7 @@ def test_ends_that_nobody_saw_close_nothing() -> None:
 
 @given(ROWS, st.data())
 def test_flagged_lifetimes_move_no_statistic(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
-    """CASES.md 1 and 3: an unknown age or end counts for occupancy, never for lifetimes."""
+    """Case 1 and 3: an unknown age or end counts for occupancy, never for lifetimes."""
     n = len(rows)
     flags = [data.draw(st.lists(st.booleans(), min_size=n, max_size=n)) for _ in range(2)]
     plain = make([(float(s), float(life), c) for s, life, c in rows])
@@ -170,7 +170,7 @@ def test_flagged_lifetimes_move_no_statistic(rows: list[tuple[int, int, int]], d
     seed=st.integers(0, 1000),
 )
 def test_times_off_a_grid_are_counted(step: int, offsets: list[int], seed: int) -> None:
-    """CASES.md 2, as a family."""
+    """Case 2, as a family."""
     rng = np.random.default_rng(seed)
     ticks = rng.integers(1, 5000, 300)
     # A coarser grid must not hold by accident.

@@ -1,4 +1,4 @@
-"""From prices to idle units: VOLATILE.md, "From price to availability"."""
+"""From prices to idle units: docs/design/volatile-resources.md "From price to availability"."""
 
 from fractions import Fraction
 from typing import Any

@@ -101,7 +101,7 @@ def test_the_same_draws_revoke_the_same_units():
 
 
 def test_the_simple_profile_of_the_paper():
-    """§3.3 and VOLATILE.md "Acceptance"."""
+    """§3.3 and docs/design/volatile-resources.md "Acceptance"."""
     units = make_daily_ramp().units
     (fifo,) = count_intervals(units, RevocationPolicy.FIFO)
     (lifo,) = count_intervals(units, RevocationPolicy.LIFO)

@@ -1,4 +1,4 @@
-"""What sites have at hand: accounting of schedulers and clouds (CASES2.md 26)."""
+"""What sites have at hand: accounting of schedulers and clouds (case 26)."""
 
 import json
 from pathlib import Path

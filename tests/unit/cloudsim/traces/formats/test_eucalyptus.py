@@ -1,4 +1,4 @@
-"""START/STOP lines and their faults: CASES.md 1, 2, 3."""
+"""START/STOP lines and their faults: case 1, 2, 3."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_plain_lines() -> None:
 
 @given(before_s=st.integers(1, 10**7), stop_s=st.integers(1, 10**6), cores=st.integers(1, 64))
 def test_a_start_before_the_trace_is_left_truncated(before_s: int, stop_s: int, cores: int) -> None:
-    """CASES.md 1: -7157 in the original."""
+    """Case 1: -7157 in the original."""
     found = parsed(
         f"START {-before_s} vm-1 node0 {cores}", "START 5 b n 1", f"STOP {stop_s} vm-1", "STOP 6 b"
     )
@@ -49,7 +49,7 @@ def test_what_ended_before_the_trace_is_no_part_of_it() -> None:
 
 
 def test_times_off_the_grid_are_taken_as_they_are(tmp_path: Path) -> None:
-    """CASES.md 2: 27 VMs at 2556100 → 2557600 in a 300 s trace."""
+    """Case 2: 27 VMs at 2556100 → 2557600 in a 300 s trace."""
     lines = [f"START {300 * i} g{i} n 1\nSTOP {300 * i + 600} g{i}" for i in range(1, 200)]
     lines += [f"START 2556100 o{i} n 1" for i in range(27)] + [f"STOP 2557600 o{i}" for i in range(27)]
     path = tmp_path / "x"
@@ -74,7 +74,7 @@ def test_times_off_the_grid_are_taken_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_no_end_is_running_until_the_last_timestamp(lines: Sequence[str]) -> None:
-    """CASES.md 3, missing or zero."""
+    """Case 3, missing or zero."""
     found = parsed(*lines)
     assert rows(found.trace) == [("a", 500, 900, 2), ("b", 600, 900, 1)]
     assert found.trace.right_censored.tolist() == [True, False]
@@ -96,7 +96,7 @@ def test_a_stop_after_a_stop_at_zero_is_the_end() -> None:
 
 @pytest.mark.parametrize("lines", [["START 500 a n 2", "STOP 400 a"], ["STOP 400 a", "START 500 a n 2"]])
 def test_an_end_before_the_start_quarantines_the_instance(lines: Sequence[str]) -> None:
-    """CASES.md 3, in both orders of the lines."""
+    """Case 3, in both orders of the lines."""
     found = parsed("START 1 b n 1", "STOP 2 b", *lines)
     assert rows(found.trace) == [("b", 1, 2, 1)]
     (bad,) = found.quarantined

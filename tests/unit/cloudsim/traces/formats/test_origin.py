@@ -1,4 +1,4 @@
-"""The times of a log need an origin and a unit (CASES2.md 16)."""
+"""The times of a log need an origin and a unit (case 16)."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -224,7 +224,7 @@ def test_the_report_is_json_and_says_it_all(tmp_path: Path) -> None:
 
 
 def test_a_drop_out_is_a_warning_with_its_length(tmp_path: Path) -> None:
-    """CASES.md 14: replay takes the file as written."""
+    """Case 14: replay takes the file as written."""
     gap_s = 12 * 86400
     # 17 of the short ones also stop within the last 1 % of twelve days before it.
     lines = ["START 0 a n 2", "START 0 b n 2", "START 0 c n 2"]

@@ -63,7 +63,7 @@ def test_ds3_has_three_instances_of_no_length(data_dir: Path) -> None:
 
 
 def test_the_drop_out_of_ds2(data_dir: Path) -> None:
-    """CASES.md 14: 13.0 days at day 40; the others have none."""
+    """Case 14: 13.0 days at day 40; the others have none."""
     (found,) = read(data_dir / "eucalyptus" / "DS2-trace.txt")[1].drop_outs
     assert round((found.end_s - found.start_s) / 86400, 1) == 13.0
     assert round(found.start_s / 86400) == 40
