@@ -396,8 +396,11 @@ class CloudAgent:
         now_s, history = self._now_s(), tracked.history
         if error is None:
             log.info("asked for an instance", lease=name)
-            # If its lease has ended meanwhile, the end may not have reached this instance.
-            tracked.history = replace(history, retry_s=None, no_room_s=None, ended_s=None)
+            # If its lease has ended meanwhile, the end may not have reached this instance. That one before it
+            # failed and is not listed any more says nothing about this one.
+            tracked.history = replace(
+                history, retry_s=None, no_room_s=None, ended_s=None, listed=False, missing=None
+            )
             self._list_due_s = min(self._list_due_s, now_s + 1.0)
             return
         why = str(error)[:500] or type(error).__name__

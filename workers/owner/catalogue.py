@@ -70,7 +70,7 @@ def fit_flavour(
     """Return a request for all that its instance takes of a node, or why the cloud has no instance for it.
 
     An instance takes what its flavour has, not only what the request names. Without a catalogue nothing is
-    known of the cloud's flavours: then it has instances of cores alone.
+    known of the cloud's flavours: then it has instances of cores alone, and none where nodes have more.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def fit_flavour(
         What the nodes have beside cores; of nothing else is there an account.
     """
     if catalogue is None:
-        if request.amounts or request.labels or launch is not None:
+        if resources or request.amounts or request.labels or launch is not None:
             return NoFlavour(RefusalReason.NO_SUCH_FLAVOUR, "its agent has not described its flavours yet")
         return request
     faults = [] if launch is None else list(catalogue.rules.find_faults(launch))

@@ -9,6 +9,7 @@ import redis
 
 from broker.contract import EventKind, RefusalView, Reserve, write_message
 from broker.contract.instances import InstanceCatalogue
+from broker.contract.launch import Launch
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 from cloudsim.cloud.spec import CloudSpec
@@ -29,10 +30,12 @@ CATALOGUE = InstanceCatalogue(
 )
 
 
-def real(catalogue: InstanceCatalogue | None = CATALOGUE) -> Live:
-    """The nodes of a real cloud would have room for all of it."""
-    nodes = [NodeGroup(2, 8, (("gpus", 4), ("memory_mb", 256_000)), frozenset({("zone", "north")}))]
-    cores, details = nodes_of(nodes)
+#: They would have room for all of it.
+NODES = NodeGroup(2, 8, (("gpus", 4), ("memory_mb", 256_000)), frozenset({("zone", "north")}))
+
+
+def real(catalogue: InstanceCatalogue | None = CATALOGUE, nodes: NodeGroup = NODES) -> Live:
+    cores, details = nodes_of([nodes])
     return Live(OwnerSpec(CloudSpec("A", cores, details), catalogue=lambda: catalogue))
 
 
@@ -100,11 +103,14 @@ def test_only_sizes_that_there_are_are_offered_instead() -> None:
 
 
 def test_before_the_agent_has_told_there_are_cores_alone() -> None:
-    live = real(None)
+    live = real(None, NodeGroup(2, 8))
     assert lease_state(live.tell(needing("a.1", 3))) == "reserved"
-    refused = live.tell(needing("b.1", 1, resources={"memory_mb": 1}))
-    assert isinstance(refused, RefusalView)
-    assert "has not described its flavours yet" in (refused.detail or "")
+    launched = needing("b.1", 1, launch=Launch(image="debian-12"))
+    for cloud, command in ((live, launched), (real(None), needing("c.1", 1))):
+        refused = cloud.tell(command)
+        assert isinstance(refused, RefusalView)
+        assert refused.reason is RefusalReason.NO_SUCH_FLAVOUR
+        assert "has not described its flavours yet" in (refused.detail or "")
 
 
 class Stored:

@@ -29,7 +29,7 @@ from workers.cloud_agent import agent as agent_module
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
-from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
+from workers.cloud_agent.drivers.base import CloudInstance, DesiredInstance, InstanceState, NoRoomError
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 
@@ -342,6 +342,27 @@ def test_without_room_the_owner_frees_some_and_the_start_is_tried_again(scene: S
     assert freed[0].startswith("A/freed-")
     assert scene.own_users() == [f"A/direct-{taken}"], "who took the room is known, and has the block's"
     assert scene.cloud.instances[taken].state is InstanceState.RUNNING
+
+
+def test_an_instance_that_is_started_again_is_not_missing_because_the_first_one_was(scene: Scene) -> None:
+    scene.cloud.starting = True
+    scene.lease()
+    scene.later(6)
+    (first,) = scene.cloud.of("r.1")
+    start = scene.cloud.start
+
+    def start_again(desired: DesiredInstance) -> None:
+        if first.id in scene.cloud.instances:  # as OpenStack's driver does
+            scene.cloud.forget(first.id)
+            raise NoRoomError("No valid host was found.")
+        start(desired)
+
+    scene.cloud.take(first.id, "No valid host was found.")
+    scene.cloud.start = start_again  # type: ignore[method-assign]
+    scene.cloud.starting = False
+    scene.later(reconcile.MISSING_S + 20)
+    assert scene.state() is LeaseState.RUNNING
+    assert len(scene.cloud.of("r.1")) == 1
 
 
 def test_without_room_for_long_the_lease_ends(scene: Scene) -> None:
