@@ -360,7 +360,9 @@ def test_an_instance_that_is_started_again_is_not_missing_because_the_first_one_
     scene.cloud.take(first.id, "No valid host was found.")
     scene.cloud.start = start_again  # type: ignore[method-assign]
     scene.cloud.starting = False
-    scene.later(reconcile.MISSING_S + 20)
+    for _ in range(30):
+        scene.agent.hear()
+        scene.later(1)
     assert scene.state() is LeaseState.RUNNING
     assert len(scene.cloud.of("r.1")) == 1
 
