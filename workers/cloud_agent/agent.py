@@ -398,9 +398,7 @@ class CloudAgent:
             log.info("asked for an instance", lease=name)
             # If its lease has ended meanwhile, the end may not have reached this instance. That one before it
             # failed and is not listed any more says nothing about this one.
-            tracked.history = replace(
-                history, retry_s=None, no_room_s=None, ended_s=None, listed=False, missing=None
-            )
+            tracked.history = replace(history, retry_s=None, ended_s=None, listed=False, missing=None)
             self._list_due_s = min(self._list_due_s, now_s + 1.0)
             return
         why = str(error)[:500] or type(error).__name__
@@ -412,7 +410,7 @@ class CloudAgent:
         self._leases.write_record(name, tracked.record)
         if isinstance(error, NoRoomError):
             tracked.history = replace(tracked.history, no_room_s=history.no_room_s or now_s)
-            if tracked.lease is not None:
+            if tracked.lease is not None and history.no_room_s is None:
                 log.warning("the cloud has no room for a lease: freeing some", lease=name)
                 block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
                 self._free_room(name, block, tracked.lease.cores, {"resources": tracked.lease.amounts})

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import structlog
 
 from broker.client import Client, GrantedRequest
 from broker.contract import SpotRequest
@@ -17,6 +21,10 @@ from broker.local.process_list import ProcessList, wall_time
 from tests.deep.openstack.real_openstack import PASSWORD, SIZES, RealOpenStack, wait_for_nova
 from tests.integration.test_local import free_port
 from tests.support.wait import wait_until
+
+CREDENTIALS = {"SPOTFED_CLOUD_USER": "admin", "SPOTFED_CLOUD_SECRET": PASSWORD}
+
+log = structlog.get_logger(__name__)
 
 #: Hosts as Placement gives them away.
 NODES = """[
@@ -43,11 +51,15 @@ poll = "{poll}"
 
 @dataclass
 class World:
-    """A federation of one real cloud. ``directory``: the state directory of its processes."""
+    """A federation of one real cloud.
+
+    directory: the state directory of its processes. environment: what the command line needs to reach it.
+    """
 
     client: Client
     nova: RealOpenStack
     directory: Path
+    environment: dict[str, str]
 
     def is_described(self) -> bool:
         """Whether the owner knows the cloud's flavours, without which it promises nothing."""
@@ -105,6 +117,18 @@ def write_file(
     return file
 
 
+def run_command(*arguments: str | Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run ``spotfed`` and show what it says."""
+    program = Path(sys.executable).parent / "spotfed"
+    done = subprocess.run(
+        [str(program), *map(str, arguments)], env=os.environ | environment, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    log.info("$ spotfed", arguments=[str(each) for each in arguments], code=done.returncode)
+    log.info(done.stdout + done.stderr)
+    return done
+
+
 @contextmanager
 def federation(
     nova: RealOpenStack, directory: Path, redis_url: str, poll: str = "5s", *, notified: bool, more: str = ""
@@ -113,13 +137,14 @@ def federation(
     file = write_file(nova, directory, poll, more=more)
     options = wall_time(speed=1, history="1h", samples=10, seed=0)
     layout = ProcessList(file, ("real",), options, 0, port=free_port(), instanced=("real",))
-    told = {"SPOTFED_CLOUD_USER": "admin", "SPOTFED_CLOUD_SECRET": PASSWORD}
+    told = dict(CREDENTIALS)
     if notified:
         told["SPOTFED_CLOUD_NOTIFICATIONS"] = nova.notifications
     prefix = f"o{os.getpid()}-{directory.name}:"
     local = LocalFederation(layout, directory / "state", redis_url, prefix, forget=True, environment=told)
     with local, local.client() as client:
-        world = World(client, nova, directory / "state")
+        environment = {"SPOTFED_URL": layout.url, "SPOTFED_API_KEY": local.api_key}
+        world = World(client, nova, directory / "state", environment)
         wait_until(world.is_described, "the agent has described the cloud's flavours")
         yield world
     nova.clear()
