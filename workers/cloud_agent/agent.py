@@ -310,7 +310,13 @@ class CloudAgent:
             tracked_foreign.note_listing(foreign.get(own_id), now_s)
         for own_id in foreign.keys() - self._foreign.keys():
             self._add_foreign(foreign[own_id])
-        self._refusals.note_listing(foreign, self._cores, time.time())
+        is_settled = not any(
+            tracked.history.ending_s is not None
+            and tracked.instance is not None
+            and tracked.instance.state is not InstanceState.ENDED
+            for tracked in self._tracked.values()
+        )
+        self._refusals.note_listing(foreign, self._cores, time.time(), is_settled=is_settled)
 
     def _is_stuck(self, instance: CloudInstance, now_s: float) -> bool:
         """Return True if the instance of an ended lease stays, and takes room like a foreign one."""

@@ -603,11 +603,14 @@ def test_each_refused_request_frees_room_once(scene: Scene) -> None:
     for name in ("a.1", "b.1", "c.1", "d.1"):
         scene.lease(name, 2)
     scene.later(9)
+    scene.cloud.immortal = True
     first = scene.cloud.refuse(2)
     scene.later(9)
     scene.begin()  # another agent
     scene.later(9)
     again = scene.cloud.refuse(2)  # the same user, impatient: the cloud is still ending the instance
+    scene.later(9)
+    scene.cloud.immortal = False
     scene.later(9)
     assert [scene.state(name) for name in ("c.1", "d.1")] == [LeaseState.RUNNING, LeaseState.EVICTED]
     other = scene.cloud.refuse(2, "another")
@@ -615,6 +618,18 @@ def test_each_refused_request_frees_room_once(scene: Scene) -> None:
     assert scene.state("c.1") is LeaseState.EVICTED
     assert scene.own_users() == [f"A/freed-{first}", f"A/freed-{other}"]
     assert f"A/freed-{again}" not in scene.own_users()
+
+
+def test_who_is_refused_after_the_room_was_there_needs_more(scene: Scene) -> None:
+    for name in ("a.1", "b.1", "c.1", "d.1"):
+        scene.lease(name, 2)
+    scene.later(9)
+    scene.cloud.refuse(2, failed_at=time.time() - 20)
+    scene.later(9)
+    assert scene.state("d.1") is LeaseState.EVICTED
+    scene.cloud.refuse(2, failed_at=time.time() + 3)  # of the same project, for another one took the room
+    scene.later(9)
+    assert [scene.state(name) for name in ("b.1", "c.1")] == [LeaseState.RUNNING, LeaseState.EVICTED]
 
 
 def test_memory_is_freed_too_on_a_node_that_the_user_may_be_on() -> None:
