@@ -130,7 +130,8 @@ def _check_hosts(
     ]
     advice = f"the cloud's hosts give away {shape_of(groups)}"
     named = {host: node for node, labels in enumerate(details.labels) for key, host in labels if key == HOST}
-    faults = [f"no host that takes servers is called {host}" for host in sorted(named.keys() - hosts.keys())]
+    missing = sorted(named.keys() - hosts.keys())
+    faults = [f"no host that takes servers is called {host}" for host in missing]
     for host in sorted(named.keys() & hosts.keys()):
         has = {CORES: hosts[host].cores, **dict(hosts[host].amounts)}
         said = {CORES: node_cores[named[host]]}
@@ -147,9 +148,9 @@ def _check_hosts(
         for name in (MEMORY, DISK)
         if name not in details.resources
     ]
-    for fault in faults:
-        yield warning(fault, advice, name="hosts")
-    if not faults:
+    if faults:
+        yield (failure if missing else warning)("; ".join(faults), advice, name="hosts")
+    else:
         yield ok("hosts have what the file says of nodes", name="hosts")
 
 
