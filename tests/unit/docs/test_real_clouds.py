@@ -1,4 +1,4 @@
-"""Statements of the page on real clouds have tests: the table of them quotes the page, and the tests exist."""
+"""Statements of the page on real clouds have tests: a table quotes the page, and its tests exist."""
 
 from __future__ import annotations
 
