@@ -21,7 +21,7 @@ import structlog
 from broker.client import Client
 from broker.contract import SpotRequest
 from cloudsim.traces.formats import read
-from tests.deep.openstack.real_openstack import LOOK_S, MEMORY_MB, SIZES, RealOpenStack, wait_for_nova
+from tests.deep.openstack.real_openstack import MEMORY_MB, SIZES, RealOpenStack, wait_for_nova
 from tests.deep.openstack.world import World, federation
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,9 @@ LEAST_S = 1.0
 #: Seconds from one try of spot to the next.
 SPOT_EVERY_S = 1.0
 #: Seconds after which an own user comes again who was refused, or as soon as there is room.
-AGAIN_S = 5.0
+AGAIN_S = 15.0
+#: Seconds between two looks at all servers.
+LOOK_S = 0.5
 MEMORY_OF = {1: 512, 2: 2048, 4: 4096, 8: 8192}
 
 
@@ -46,8 +48,8 @@ MEMORY_OF = {1: 512, 2: 2048, 4: 4096, 8: 8192}
 class OwnUser:
     """Calls Nova for one server, again and again while it is refused.
 
-    start_s, lives_s: seconds of the play. server: its id while it has one. refused_s: since when there would
-    have been room without spot. delay_s: from there to when the server ran.
+    start_s, lives_s: seconds of the play. server: its id while it has one. failed_s: when that was seen to have
+    failed. refused_s: since when there would have been room without spot; delay_s: from there to when it ran.
     """
 
     start_s: float
@@ -59,7 +61,7 @@ class OwnUser:
     refused_s: float | None = None
     is_over: bool = False
     tries: int = 0
-    again_s: float = 0.0
+    failed_s: float | None = None
     delay_s: float | None = None
 
 
@@ -133,9 +135,11 @@ class Play:
                 user.refused_s = None  # other own users are in the way, about which nothing is done
             elif user.refused_s is None:
                 user.refused_s = now_s
-            if self._room(listed, spot_leaves=False) >= MEMORY_OF[user.cores] or now_s > user.again_s:
+            user.failed_s = now_s if user.failed_s is None else user.failed_s
+            has_room = self._room(listed, spot_leaves=False) >= MEMORY_OF[user.cores]
+            if has_room or now_s > user.failed_s + AGAIN_S:
                 self._delete(user.server)
-                user.server, user.again_s = None, now_s + AGAIN_S
+                user.server = user.failed_s = None
 
     def _room(self, listed: dict[str, dict[str, Any]], *, spot_leaves: bool) -> int:
         """The most memory that is free on a host, in MB."""

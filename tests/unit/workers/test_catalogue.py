@@ -85,7 +85,9 @@ def test_a_lease_takes_all_that_its_flavour_has_of_what_nodes_have() -> None:
         "c.1": (("gpus", 1), ("memory_mb", 16000)),
     }
     # So memory runs out before cores, and tables are made for what instances really take.
-    assert live.owner.name_resources(needing("d.1", 4)).resources == {"memory_mb": 8000}
+    named = live.owner.name_resources(needing("d.1", 4))
+    assert isinstance(named, Reserve)
+    assert named.resources == {"memory_mb": 8000}
     full = real(CATALOGUE.model_copy(update={"flavours": (CloudFlavour("x", 1, (("memory_mb", 100_000),)),)}))
     for number in range(4):
         assert lease_state(full.tell(needing(f"r{number}.1", 1))) == "reserved"

@@ -353,11 +353,11 @@ def test_an_instance_that_is_started_again_is_not_missing_because_the_first_one_
     (first,) = scene.cloud.of("r.1")
     start = scene.cloud.start
 
-    def start_again(desired: DesiredInstance) -> None:
+    def start_again(wanted: DesiredInstance) -> None:
         if first.id in scene.cloud.instances:  # as OpenStack's driver does
             scene.cloud.forget(first.id)
             raise NoRoomError("No valid host was found.")
-        start(desired)
+        start(wanted)
 
     scene.cloud.take(first.id, "No valid host was found.")
     scene.cloud.start = start_again  # type: ignore[method-assign]
@@ -642,7 +642,7 @@ def test_memory_is_freed_too_on_a_node_that_the_user_may_be_on() -> None:
     scene.later(9)
     nodes = {name: scene.live.owner.cloud.inventory.get(name) for name in ("a.1", "b.1", "c.1")}
     assert [lease.node for lease in nodes.values() if lease] == [0, 0, 1]
-    needs = {
+    needs: dict[str, Any] = {
         "amounts": (("disk_gb", 5), ("memory_mb", 6000)),
         "labels": frozenset({("zone", "1"), ("other", "label")}),
     }
