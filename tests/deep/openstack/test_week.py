@@ -48,7 +48,7 @@ MEMORY_OF = {1: 512, 2: 2048, 4: 4096, 8: 8192}
 class OwnUser:
     """Calls Nova for one server, again and again while it is refused.
 
-    start_s, lives_s: seconds of the play. server: its id while it has one. failed_s: when that was seen to have
+    start_s, lives_s: seconds of the play. server: its id while it has one. failed_s: when it was seen to have
     failed. refused_s: since when there would have been room without spot; delay_s: from there to when it ran.
     """
 
