@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -64,6 +65,9 @@ _FLAVOR_VERSION = {"X-OpenStack-Nova-API-Version": "2.61"}
 
 #: An extra spec that is an amount of a resource class, as ``resources:VGPU``, also of a numbered group.
 _AMOUNT = re.compile(r"resources\w*:(?P<name>\w+)")
+
+#: Servers that are asked for at once, after a listing.
+_AT_ONCE = 8
 
 #: Quotas: the name of the limit, that of its use, and the word for it.
 _QUOTAS = (
@@ -157,13 +161,18 @@ class OpenStackDriver:
         """Return all servers of the project, or of all projects. Nova does not list deleted ones."""
         all_accounts = {"all_tenants": "1"} if self._options.all_users else {}
         servers = list(self._list_pages("/servers/detail", "servers", all_accounts))
-        faults = {server["id"]: self._fault(server) for server in servers if _has_failed(server)}
-        self._faults = {name: fault for name, fault in faults.items() if fault}
         eldest: dict[str, dict[str, Any]] = {}
         for server in sorted(servers, key=_age):
             lease = self._lease(server)
-            if lease is not None and eldest.setdefault(lease, server) is server:
-                self._mark(server)  # it still built when it was started
+            if lease is not None:
+                eldest.setdefault(lease, server)
+        failed = [server for server in servers if _has_failed(server)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # own users wait for what comes of this
+            faults = dict(
+                zip((str(server["id"]) for server in failed), pool.map(self._fault, failed), strict=True)
+            )
+            list(pool.map(self._mark, eldest.values()))  # some still built when they were started
+        self._faults = {name: fault for name, fault in faults.items() if fault}
         self._servers = {lease: str(server["id"]) for lease, server in eldest.items()}
         return [self._instance(server, faults.get(server["id"], {})) for server in servers]
 
