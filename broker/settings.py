@@ -40,7 +40,10 @@ def _state_dir() -> Path:
 
 
 def _data_dir() -> Path | None:
-    """Return the directory of recorded traces beside the project or the working directory, if any."""
+    """Return the directory of recorded traces if there is one.
+
+    It is beside the project, beside the working directory, or where ``spotfed data fetch`` puts it.
+    """
     bases = [_PROJECT_ROOT]
     with suppress(FileNotFoundError):  # the working directory is gone
         bases.append(Path.cwd())
@@ -48,7 +51,16 @@ def _data_dir() -> Path | None:
         candidate = base.parent / "shared" / "data"
         if candidate.is_dir():
             return candidate
-    return None
+    return _fetched_data_dir() if _fetched_data_dir().is_dir() else None
+
+
+def _fetched_data_dir() -> Path:
+    return Path(platformdirs.user_data_dir("spotfed", appauthor=False)) / "data"
+
+
+def default_data_dir() -> Path:
+    """Return the directory of recorded traces, or where this user would have it."""
+    return settings().data or _fetched_data_dir()
 
 
 def check_api_key(key: str) -> str:

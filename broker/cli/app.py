@@ -92,6 +92,7 @@ COMMANDS = (
     CommandEntry("federate", "federate:federate", _STUDY, "Run a federation file, in this process or live."),
     CommandEntry("prices", "prices:prices", _STUDY, "Report what a history of EC2 spot prices holds."),
     CommandEntry("trace", "trace.group:trace", _STUDY, "Inspect, import, convert, plot and record traces."),
+    CommandEntry("data", "data:data", _STUDY, "List, fetch and verify the data sets of experiments."),
     CommandEntry(
         "experiment", "experiment:experiment", _STUDY, "Compute the figures and tables of the papers."
     ),

@@ -67,7 +67,8 @@ def experiment(
         raise typer.Exit(ExitCode.FAILED)
     if not any(result["rows"] for result in results):
         raise CommandError(
-            "nothing could be run: the recorded traces are not there; name their directory in SPOTFED_DATA",
+            "nothing could be run: the recorded traces are not there; name their directory in SPOTFED_DATA, "
+            "or get them with spotfed data fetch",
             ExitCode.BAD_INPUT,
         )
 
@@ -96,7 +97,9 @@ def _run(each: Experiment, out: Path, *, quick: bool, processes: int, as_json: b
     with nullcontext(lambda _: None) if as_json else progress(each.name, total) as reached:
         result = run(each, out, data=settings().data, quick=quick, processes=processes, progress=reached)
     for case, files in result["skipped"].items():
-        warn(f"{each.name}: {case!r} is left out, there is no {' and no '.join(files)}")
+        sets = " ".join(dict.fromkeys(file.partition("/")[0] for file in files))
+        absent = " and no ".join(files)
+        warn(f"{each.name}: {case!r} is left out, there is no {absent}: spotfed data fetch {sets}")
     for case, error in result["failed"].items():
         warn(f"{each.name}: {case!r} failed: {error}")
     if not as_json:

@@ -22,10 +22,14 @@ from broker.cli.simulation_options import (
     samples_and_seed,
     single_cloud,
 )
+from broker.cli.trace.convert import check_output, replace_file
 from cloudsim.federation import replay as simulation
+from cloudsim.federation.request_outcomes import RequestOutcomes
 from cloudsim.model.refusals import RefusalReason
 
 SCHEMA = "spotfed.replay/1"
+
+_ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 _COUNTS = (
     "requests", "admitted", "completed", "evicted", "evicted_share", "evicted_low", "evicted_high",
@@ -51,6 +55,10 @@ def replay(
     spot_delay: Annotated[str, typer.Option(help="How much later the spot trace is played.")] = "24h",
     samples: Annotated[int | None, SAMPLES] = None,
     seed: Annotated[int | None, SEED] = None,
+    requests: Annotated[
+        Path | None,
+        typer.Option(help="Write one row a spot request, with its outcome: .csv, .csv.gz or .parquet."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a cloud's own load together with a spot workload, and show what is admitted and what is evicted.
@@ -59,14 +67,27 @@ def replay(
 
     Example: spotfed replay --on-demand DS2-trace.txt --spot DS3-trace.txt --nodes 7x12 --sla 0.01
     """
+    ending = check_output(requests, "--requests", _ENDINGS) if requests else ""
     births, key = samples_and_seed(samples, seed)
     promise = formatting.parse_sla(sla, field="--sla")
     federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup)
+    outcomes = RequestOutcomes() if requests else None
     began_s = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:
-        report = simulation.replay(federation, seed=key, births=births, progress=reached)
+        report = simulation.replay(federation, seed=key, births=births, progress=reached, outcomes=outcomes)
+    if requests and outcomes:
+        _write(outcomes, requests, ending)
     result = _summarise(report, promise, rule, time.perf_counter() - began_s)
     show_one(result, *_result_text(result, nodes), as_json=as_json)
+
+
+def _write(outcomes: RequestOutcomes, path: Path, ending: str) -> None:
+    frame = outcomes.to_frame()
+    with replace_file(path, ending) as draft:
+        if ending == ".parquet":
+            frame.to_parquet(draft, index=False)
+        else:
+            frame.to_csv(draft, index=False)
 
 
 def _summarise(report: dict[str, Any], sla: float | None, rule: Rule, seconds: float) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.report import Tally
+from cloudsim.federation.request_outcomes import RequestOutcomes
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import Change, End, Ended, Started, TurnedAway
@@ -31,7 +32,12 @@ Progress = Callable[[float], None]
 
 
 def replay(
-    federation: Federation, *, seed: int, births: int, progress: Progress | None = None
+    federation: Federation,
+    *,
+    seed: int,
+    births: int,
+    progress: Progress | None = None,
+    outcomes: RequestOutcomes | None = None,
 ) -> dict[str, Any]:
     """Run the federation to its end, and on until every instance has ended; return the report (``report``).
 
@@ -43,8 +49,10 @@ def replay(
         Number of Monte-Carlo samples a size that tables are made from.
     progress
         Called with the time reached, in seconds of the federation.
+    outcomes
+        Filled with one row for each spot request.
     """
-    run = _ReplayRun(federation, seed, births)
+    run = _ReplayRun(federation, seed, births, outcomes)
     for now_s, request, targets in federation.requests():
         run.go_on(now_s, PHASE_SPOT)
         run.ask(now_s, request, targets)
@@ -131,7 +139,7 @@ class _ReplayRun:
     (docs/design/prediction.md "Order of events") and before the spot requests of the workloads.
     """
 
-    def __init__(self, federation: Federation, seed: int, births: int):
+    def __init__(self, federation: Federation, seed: int, births: int, outcomes: RequestOutcomes | None):
         self._members = {
             member.spec.id: ReplayMember(member, order, federation, seed, births)
             for order, member in enumerate(federation.clouds)
@@ -142,6 +150,7 @@ class _ReplayRun:
         self._queued = 0
         self._offers: dict[str, _Offer] = {}  # by request id
         self._tally = Tally(federation)
+        self._outcomes = outcomes
 
     def go_on(self, at_s: float, phase: int) -> None:
         """Play releases, offers and all that leads to offers, up to and including this moment."""
@@ -163,6 +172,8 @@ class _ReplayRun:
     def ask(self, now_s: float, request: Request, targets: Iterable[str], *, overflow: bool = False) -> None:
         """Send a spot request to its targets; the tightest fit of those that quote takes it."""
         self._tally.asked(request, overflow=overflow)
+        if self._outcomes is not None:
+            self._outcomes.asked(request, now_s, overflow=overflow)
         quotes: list[tuple[int, Quote]] = []
         for target in targets:
             member = self._members[target]
@@ -172,11 +183,15 @@ class _ReplayRun:
                 quotes.append((member.order, answer))
             else:
                 self._tally.refused(request.id, target, answer.reason)
+                if self._outcomes is not None:
+                    self._outcomes.refused(request.id, answer)
         for quote in rank_quotes(quotes)[:1]:
             member = self._members[quote.cloud]
             changes = member.cloud.admit(request, now_s)
             assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
             self._tally.admitted(request.id, quote.cloud)
+            if self._outcomes is not None:
+                self._outcomes.admitted(request.id, quote)
             self._count(member, changes)
             if request.actual_lifetime_s is not None:
                 stop_s = now_s + request.actual_lifetime_s
@@ -238,6 +253,8 @@ class _ReplayRun:
                     tally.used(cloud, instance.cores, instance.start_s, at_s)
                     if instance.kind is Kind.SPOT:
                         tally.ended(instance.id, cloud, how, at_s - instance.start_s)
+                        if self._outcomes is not None:
+                            self._outcomes.ended(instance.id, how, at_s)
                         if instance.id in self._offers:
                             self._overflow_ended(cloud, instance, at_s, how)
                 case _:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Flavour, Samples
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 #: Bins of free slots: one for each number below SINGLE_BELOW, then BINS_A_DOUBLING for each doubling.
 SINGLE_BELOW = 8
 BINS_A_DOUBLING = 3
@@ -36,6 +39,7 @@ FEWEST_SAMPLES = 30
 SHOWN_SLAS = (0.01, 0.05, 0.10, 0.25, 0.5)
 
 _VERSION_DIGITS = 16
+_FRAMED = ("cores", "free_slots_from", "free_slots_to", "samples", "evictions", "followed_up_s")
 
 
 class Estimate(NamedTuple):
@@ -448,6 +452,27 @@ class QuantileTable:
                     }
                 )
         return rows
+
+    def to_frame(self, slas: Sequence[float] = SHOWN_SLAS) -> pd.DataFrame:
+        """Return one row a cell and SLA (pandas is imported here, not before).
+
+        Columns: cores, free_slots_from, free_slots_to, samples, evictions, followed_up_s, sla, survives_s,
+        risk_low and risk_high (the risk before ``survives_s`` at .95 confidence), and one for each resource
+        beside cores.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                **{key: row[key] for key in _FRAMED},
+                "sla": sla,
+                "survives_s": row["quantiles_s"][sla],
+                **dict(zip(("risk_low", "risk_high"), row["risk_intervals"][sla], strict=True)),
+                **row.get("amounts", {}),
+            }
+            for row in self.rows(slas)
+            for sla in slas
+        )
 
 
 def _named(flavour: Flavour) -> str:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from cloudsim.model.errors import SpecError
+from cloudsim.model.plugins import LINE_UPS, load_plugins
 from cloudsim.scheduling import eviction, filters, weighers
 from cloudsim.scheduling.eviction import ByKey, Cost
 from cloudsim.scheduling.filters import Filter
@@ -132,11 +133,20 @@ _BY_NAME = {lineup.name: lineup for lineup in (*LINEUPS, *EVICTIONS.values())}
 
 
 def lineup(name: object, *, field: str = "lineup") -> LineUp:
-    """Return the line-up of that name. Raises SpecError naming ``field`` and listing those that exist."""
-    if not isinstance(name, str) or name not in _BY_NAME:
-        known = ", ".join(sorted(_BY_NAME))
-        raise SpecError(f"no line-up is called {name!r}; there are: {known}", field=field)
-    return _BY_NAME[name]
+    """Return the line-up of that name: one of ours, or one that an installed package adds.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name; it names ``field`` and lists those that exist.
+    """
+    if isinstance(name, str) and name in _BY_NAME:
+        return _BY_NAME[name]
+    added: dict[str, LineUp] = load_plugins(LINE_UPS, LineUp)
+    if isinstance(name, str) and name in added:
+        return replace(added[name], name=name)
+    known = ", ".join(sorted({*_BY_NAME, *added}))
+    raise SpecError(f"no line-up is called {name!r}; there are: {known}", field=field)
 
 
 def eviction_lineup(name: object, *, field: str = "eviction") -> LineUp:

@@ -73,5 +73,5 @@ def test_line_ups_that_choose_otherwise_are_refused():
         replace(LINEUPS[0], victims=InOrder(youngest_first)),
         replace(LINEUPS[0], weighers=LINEUPS[-1].weighers * 2),
     ):
-        with pytest.raises(SpecError, match="predictions know no line-up"):
+        with pytest.raises(SpecError, match="no table can be made for the line-up"):
             rules_of(other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,8 +153,8 @@ def _rewrite(
     }
 
 
-def check_output(out: Path, field: str) -> str:
-    """Check that a trace can be written to a path, before anything is read; return the path's ending.
+def check_output(out: Path, field: str, endings: Collection[str] = WRITERS) -> str:
+    """Check that a table can be written to a path, before anything is read; return the path's ending.
 
     Raises
     ------
@@ -163,10 +163,9 @@ def check_output(out: Path, field: str) -> str:
     CommandError
         When the format needs a package that is not installed.
     """
-    endings = sorted(WRITERS, key=len, reverse=True)
-    ending = next((known for known in endings if _ends_with(out, known)), None)
+    ending = max((known for known in endings if _ends_with(out, known)), key=len, default=None)
     if ending is None:
-        raise SpecError(f"{out.name!r} does not end in one of {', '.join(WRITERS)}", field=field)
+        raise SpecError(f"{out.name!r} does not end in one of {', '.join(endings)}", field=field)
     if ending == ".parquet" and not arrow.installed():
         raise CommandError(arrow.INSTALL)
     if not out.absolute().parent.is_dir():

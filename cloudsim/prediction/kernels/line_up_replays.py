@@ -190,7 +190,11 @@ def rules_of(lineup: LineUp) -> Rules:
 
 
 def _unknown(lineup: LineUp, how: str) -> SpecError:
-    return SpecError(f"predictions know no line-up that {how} as {lineup.name} does", field="lineup")
+    return SpecError(
+        f"no table can be made for the line-up {lineup.name}: replays know none that {how} as it does. "
+        "Orders by ByKey, costs by Cost and the weighers of spotfed can be replayed",
+        field="lineup",
+    )
 
 
 def _weigher(lineup: LineUp, several: Weighers) -> tuple[int, float]:

@@ -32,6 +32,7 @@ from pkgutil import iter_modules
 from zoneinfo import ZoneInfo
 
 from cloudsim.model.errors import SpecError, TraceError
+from cloudsim.model.plugins import TRACE_FORMATS, load_plugins
 from cloudsim.traces import statistics
 from cloudsim.traces.formats import arrow, named_columns, table
 from cloudsim.traces.formats.accounting_records import find_zone
@@ -48,10 +49,11 @@ __all__ = ["ACCEPTED", "FORMATS", "TITLES", "WRITERS", "read", "write"]
 
 def _collect() -> dict[str, TraceFormat]:
     modules = {module.name: import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)}
-    return {name: module.FORMAT for name, module in modules.items() if hasattr(module, "FORMAT")}
+    ours = {name: module.FORMAT for name, module in modules.items() if hasattr(module, "FORMAT")}
+    return load_plugins(TRACE_FORMATS, TraceFormat) | ours
 
 
-#: All text formats by name. Parquet is recognised beside them.
+#: All text formats by name, also those that installed packages add. Parquet is recognised beside them.
 FORMATS = _collect()
 
 #: Name of a CSV format -> the columns that its header has at least.

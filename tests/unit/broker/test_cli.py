@@ -1,5 +1,7 @@
 """The command line as a user meets it: JSON, exit codes, messages that name what is wrong."""
 
+import csv
+import gzip
 import importlib
 import json
 import subprocess
@@ -121,10 +123,10 @@ def test_the_overview_imports_no_command(arguments: list[str]) -> None:
     assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
-def test_replay_json(spotfed: Spotfed, trace: Path) -> None:
+def test_replay_json(spotfed: Spotfed, trace: Path, tmp_path: Path) -> None:
     done = spotfed(
         *("replay", "--on-demand", trace, "--spot", trace, "--nodes", "3x4"),
-        *("--sla", "none", "--spot-delay", "1h", "--json"),
+        *("--sla", "none", "--spot-delay", "1h", "--json", "--requests", tmp_path / "requests.csv.gz"),
     )
     assert done.code == 0
     result = json.loads(done.out)
@@ -133,6 +135,11 @@ def test_replay_json(spotfed: Spotfed, trace: Path) -> None:
     assert result["sla"] is None
     assert result["seconds"] >= 0
     assert result["spot_core_hours"]["completed"] == 44 * 3
+    with gzip.open(tmp_path / "requests.csv.gz", "rt") as lines:
+        requests = list(csv.DictReader(lines))
+    assert [request["end"] for request in requests] == ["completed"] * 40
+    assert {request["request"] for request in requests} == {f"spot-w0-{number}" for number in range(40)}
+    assert list(tmp_path.glob(".*")) == []
 
 
 def test_replay_promises_a_hundredth_by_default(spotfed: Spotfed, trace: Path) -> None:
@@ -229,6 +236,8 @@ def test_federate_in_process(spotfed: Spotfed, tmp_path: Path) -> None:
         (["--sla", "nan"], "--sla: 'nan' is not a probability"),
         (["--spot-delay", "soon"], "--spot-delay: 'soon' is not a duration"),
         (["--spot", "missing.txt"], "--spot: no such file: missing.txt"),
+        (["--requests", "rows.xls"], "--requests: 'rows.xls' does not end in one of .csv, .csv.gz, .parquet"),
+        (["--requests", "nowhere/rows.csv"], "--requests: there is no directory "),
     ],
 )
 def test_bad_input_names_the_option(
