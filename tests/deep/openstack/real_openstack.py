@@ -236,7 +236,7 @@ def real_openstack() -> Iterator[RealOpenStack]:
     if not Path("/usr/lib/python3/dist-packages/nova").is_dir():
         pytest.skip("OpenStack's packages are not installed: openstack.sh DIRECTORY install")
     base = _free_ports()
-    environment = os.environ | {"OSTACK_PORT_BASE": str(base), "OSTACK_SKIP_APT": "1"}
+    environment = os.environ | {"OSTACK_PORT_BASE": str(base), "OSTACK_SKIP_APT": "1", "OSTACK_NICE": "0"}
     with tempfile.TemporaryDirectory(prefix="spotfed-ostack-", dir="/tmp") as directory:  # a short path
         command = [str(SCRIPT), directory]
         log = Path(directory) / "up.log"
