@@ -130,7 +130,7 @@ class ApiServices:
         )
         self.quotes = QuoteService(owners, self.membership)
         self.leases = LeaseService(self.redis, self.keys, owners, self.membership)
-        self.on_demand = OnDemandService(owners)
+        self.on_demand = OnDemandService(owners, self.submissions.sealer)
         self.clouds = CloudService(owners, self.membership)
         self._job_notifier = OwnerNotifier(lambda job: ring_for_job(celery, job))
         self.jobs = JobService(

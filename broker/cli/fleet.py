@@ -14,6 +14,18 @@ from pydantic import TypeAdapter, ValidationError
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, console, print_json, print_text, show_one
 from broker.cli.errors import CommandError, ExitCode, warn
+from broker.cli.launch_options import (
+    ArgumentOption,
+    EnvironmentOption,
+    ImageOption,
+    InstanceTypeOption,
+    KeyOption,
+    LaunchOptions,
+    NetworkOption,
+    SecurityGroupOption,
+    TagOption,
+    UserDataOption,
+)
 from broker.cli.request_options import (
     CloudOption,
     CoresOption,
@@ -63,6 +75,15 @@ def keep(
     cloud: CloudOption = None,
     resource: ResourceOption = None,
     label: LabelOption = None,
+    image: ImageOption = None,
+    instance_type: InstanceTypeOption = None,
+    key: KeyOption = None,
+    user_data: UserDataOption = None,
+    network: NetworkOption = None,
+    security_group: SecurityGroupOption = None,
+    tag: TagOption = None,
+    argument: ArgumentOption = None,
+    environment: EnvironmentOption = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -96,11 +117,17 @@ def keep(
     one with the totals.
 
     Example: spotfed fleet keep --instances 20 --cores 2 --name night --on-start ./worker.sh
+
+    Example: spotfed fleet keep --instances 4 --cores 2 --image debian-12 --user-data worker.sh
     """
+    launch = LaunchOptions(
+        image, instance_type, key, user_data, network, security_group, tag, argument, environment
+    ).launch()
+    request = build_request(cores, lifetime, sla, origin, cloud, NeedsOptions(resource, label))
     spec = FleetSpec(
         _check_name(name or f"f{secrets.token_hex(4)}"),
         instances,
-        build_request(cores, lifetime, sla, origin, cloud, NeedsOptions(resource, label)),
+        request.model_copy(update={"launch": launch}),
         parse_duration_s(cool_down, field="--cool-down"),
         max(0.1, parse_duration_s(poll, field="--poll")),
     )

@@ -67,13 +67,22 @@ def leases(
         next_step("spotfed submit --cores 1 --lifetime 2h --sla 0.05")
 
 
-def instance(lease: LeaseArgument, as_json: JsonOption = False) -> None:
-    """Show the instance of a spot lease on a real cloud: its name there, addresses, state.
+def instance(
+    lease: LeaseArgument,
+    cloud: Annotated[
+        str | None, typer.Option(help="Cloud on which it was bought on-demand.", show_default="a spot lease")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the instance of a lease on a real cloud: its name there, addresses, state.
 
     Example: spotfed instance 4f1c9a.1
     """
     with connected() as client:
-        view = client.leases.get_instance(lease)
+        if cloud is None:
+            view = client.leases.get_instance(lease)
+        else:
+            view = client.on_demand.get_instance(cloud, lease)
     lasts = formatting.duration(max(0.0, time.time() - view.since))
     text = [f"{lease}: {escape(view.own_id or 'no instance yet')}, {view.state} for {lasts}"]
     if view.addresses:

@@ -10,6 +10,18 @@ from broker.cli.connection import connected
 from broker.cli.console import JsonOption, next_step, show_one
 from broker.cli.errors import ExitCode
 from broker.cli.formatting import parse_sizes
+from broker.cli.launch_options import (
+    ArgumentOption,
+    EnvironmentOption,
+    ImageOption,
+    InstanceTypeOption,
+    KeyOption,
+    LaunchOptions,
+    NetworkOption,
+    SecurityGroupOption,
+    TagOption,
+    UserDataOption,
+)
 from broker.cli.options import build_model
 from broker.cli.request_options import (
     OPTION_OF_FIELD,
@@ -42,18 +54,31 @@ def quote(
     group: GroupOption = None,
     apart: ApartOption = None,
     pool: PoolOption = None,
+    image: ImageOption = None,
+    instance_type: InstanceTypeOption = None,
+    key: KeyOption = None,
+    user_data: UserDataOption = None,
+    network: NetworkOption = None,
+    security_group: SecurityGroupOption = None,
+    tag: TagOption = None,
+    argument: ArgumentOption = None,
+    environment: EnvironmentOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask what the clouds would promise now, without any effect. Exit code 3 when all of them refuse.
 
     Beside its own risk a cloud tells how long the SLA would be kept, and which other sizes it would promise.
+    A real cloud tells whether it has a flavour for it, and whether it allows the image and the like.
 
     Example: spotfed quote --cores 1,2,4 --lifetime 2h --sla 0.05
     """
     sizes = parse_sizes(cores, field="--cores")
     needs = NeedsOptions(resource, label, group, apart, pool)
+    launch = LaunchOptions(
+        image, instance_type, key, user_data, network, security_group, tag, argument, environment
+    ).launch()
     request = build_request(sizes[0], lifetime, sla, origin, cloud, needs)
-    fields = {**request.model_dump(exclude={"cores"}), "cores": list(sizes)}
+    fields = {**request.model_dump(exclude={"cores"}), "cores": list(sizes), "launch": launch}
     question = build_model(QuoteRequest, fields, OPTION_OF_FIELD)
     with connected() as client:
         answer = client.requests.quote(question)

@@ -92,11 +92,6 @@ def submit(
     launch = LaunchOptions(
         image, instance_type, key, user_data, network, security_group, tag, argument, environment
     ).launch()
-    if launch is not None and or_on_demand:
-        message = (
-            "--or-on-demand: no cloud sells on-demand with an image or user data yet; leave one of them out"
-        )
-        raise CommandError(message, ExitCode.BAD_INPUT)
     request = request.model_copy(update={"launch": launch})
     answers: list[Answer]
     with connected() as client:

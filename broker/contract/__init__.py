@@ -22,10 +22,12 @@ from broker.contract.commands import (
     Extend,
     Finish,
     Gone,
+    ListSold,
     Migrate,
     NodeNumber,
     Nodes,
     Overflow,
+    OverflowTerms,
     Release,
     Reopen,
     Reserve,
@@ -36,7 +38,7 @@ from broker.contract.commands import (
     Tick,
     commands,
 )
-from broker.contract.events import Event, EventKind, OverflowState
+from broker.contract.events import Event, EventKind
 from broker.contract.fields import (
     LONGEST_S,
     CloudId,
@@ -62,6 +64,7 @@ from broker.contract.replies import (
     LeaseGranted,
     LeasesGranted,
     Leaving,
+    OverflowState,
     QuoteView,
     RefusalView,
     Reply,
@@ -127,6 +130,7 @@ __all__ = [
     "LeaseState",
     "LeasesGranted",
     "Leaving",
+    "ListSold",
     "LivingSeconds",
     "Message",
     "Migrate",
@@ -139,6 +143,7 @@ __all__ = [
     "OnDemandRequests",
     "Overflow",
     "OverflowState",
+    "OverflowTerms",
     "PoolNumber",
     "Probability",
     "QuoteRequest",

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
 
 from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, RequestId, Seconds
+from broker.contract.launch import Launch
 from broker.contract.replies import QuoteView
 from broker.contract.requests import Needs, OnDemandRequest, SpotNeeds
 from broker.contract.version import since, written_version
@@ -135,14 +136,27 @@ class Migrate(_Command):
     offers: tuple[QuoteView, ...]
 
 
+class OverflowTerms(Needs):
+    """The needs of an own request that a real cloud could not place, beside its cores, for other clouds."""
+
+    lifetime_s: LivingSeconds
+    launch: Launch | None = None
+
+
 class StartOnDemand(_Command, Needs):
-    """Start an on-demand instance for the cloud's own users, or for another member, ``origin``."""
+    """Start an on-demand instance for the cloud's own users, or for another member, ``origin``.
+
+    ``overflow`` comes with room that a real cloud frees for a request that failed there: what the federation
+    is offered where no room can be freed.
+    """
 
     kind: Literal["start_on_demand"] = "start_on_demand"
     instance: Id
     cores: Cores
     lifetime_s: LivingSeconds | None
     origin: CloudId | None = since(3)
+    launch: Launch | None = since(4)
+    overflow: OverflowTerms | None = since(4)
 
 
 class StartAll(_Command):
@@ -167,6 +181,12 @@ class Show(_Command):
     kind: Literal["show"] = "show"
     instance: Id
     origin: CloudId | None = since(3)
+
+
+class ListSold(_Command):
+    """Ask for the on-demand instances of other members that run or are booked here."""
+
+    kind: Literal["list_sold"] = "list_sold"
 
 
 class Drain(_Command):
@@ -214,7 +234,9 @@ class Finish(_Command):
 
 _LeaseCommand = Ask | Reserve | Confirm | Release | Cancel | Extend | Acknowledge | Gone | Migrate
 
-_CloudCommand = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish
+_CloudCommand = (
+    StartOnDemand | StartAll | StopOnDemand | Show | ListSold | Drain | Reopen | Overflow | Tick | Finish
+)
 
 Command = Annotated[_LeaseCommand | _CloudCommand, Field(discriminator="kind")]
 

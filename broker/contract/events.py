@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from broker.contract.fields import CloudId, Cores, Id, Message
+from broker.contract.fields import CloudId, Message
 from broker.contract.leases import Lease
-from broker.contract.replies import QuoteView, RefusalView
-from broker.contract.requests import Needs, OnDemandRequest
+from broker.contract.replies import OverflowState, QuoteView, RefusalView
+from broker.contract.requests import OnDemandRequest
 from broker.contract.version import since, written_version
 from cloudsim.model.codes import Code
 
@@ -53,32 +53,6 @@ class EventKind(Code):
     def is_public(self) -> bool:
         """True if events of this kind are published where they concern a spot lease."""
         return self.tone is not None
-
-
-class OverflowState(Needs):
-    """The state of an own on-demand request that its cloud turned away and offered to the federation.
-
-    Attributes
-    ----------
-    attempt:
-        The number of the latest offer.
-    remaining_s:
-        The lifetime that is still wanted, in seconds.
-    ends_at_s:
-        The time of the own cloud at which the present lease fulfils the request.
-    avoid:
-        The cloud that has just evicted it.
-    """
-
-    instance: Id
-    attempt: int
-    state: Literal["offered", "placed", "refused", "completed", "stopped"]
-    cores: Cores
-    remaining_s: float
-    ends_at_s: float | None = None
-    lease: Id | None = None
-    cloud: CloudId | None = None
-    avoid: CloudId | None = None
 
 
 class Event(Message):

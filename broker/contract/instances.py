@@ -6,6 +6,7 @@ from typing import Literal
 
 from broker.contract.fields import CloudId, Id, Message
 from broker.contract.launch import LaunchRules
+from broker.contract.version import since as since_version
 from cloudsim.model.flavours import CloudFlavour
 
 #: The message about an instance of an ended lease that still runs begins so; it is shown as a foreign one.
@@ -28,6 +29,8 @@ class InstanceRecord(Message):
     on_demand, counted, tries:
         For a foreign instance: its id in its owner's books, whether it has room there, and how often it was
         refused.
+    is_sold:
+        True if the lease is on-demand that another member bought.
     """
 
     lease: Id | None
@@ -41,6 +44,7 @@ class InstanceRecord(Message):
     on_demand: Id | None = None
     counted: bool = False
     tries: int = 0
+    is_sold: bool = since_version(4, default=False)
 
 
 class InstanceCatalogue(Message):

@@ -98,6 +98,10 @@ class Lease(Message):
     """What its holder lets it run, without the secrets."""
 
 
+#: The beginning of the ids of requests that a cloud could not place and offers to the others.
+OVERFLOW_PREFIX = "overflow/"
+
+
 def format_attempt_id(request: str, number: int) -> str:
     """Return the id of a request's attempt, which becomes the id of its lease."""
     return f"{request}.{number}"

@@ -8,7 +8,9 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from broker.contract.field_docs import describe_fields
 from broker.contract.fields import CloudId, Cores, Id, Message
+from broker.contract.launch import Launch
 from broker.contract.leases import Lease
+from broker.contract.requests import Needs
 from broker.contract.version import since
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Mode
@@ -81,6 +83,35 @@ class CounterOffers(Message):
     cores: int | None = None
 
 
+class OverflowState(Needs):
+    """The state of an own on-demand request that its cloud turned away and offered to the federation.
+
+    Attributes
+    ----------
+    attempt:
+        The number of the latest offer.
+    remaining_s:
+        The lifetime that is still wanted, in seconds.
+    ends_at_s:
+        The time of the own cloud at which the present lease fulfils the request.
+    avoid:
+        The cloud that has just evicted it.
+    launch:
+        What it runs, of a real cloud's request.
+    """
+
+    instance: Id
+    attempt: int
+    state: Literal["offered", "placed", "refused", "completed", "stopped"]
+    cores: Cores
+    remaining_s: float
+    ends_at_s: float | None = None
+    lease: Id | None = None
+    cloud: CloudId | None = None
+    avoid: CloudId | None = None
+    launch: Launch | None = since(4)
+
+
 class RefusalView(Message):
     """A refusal: why a cloud does not admit a request, and what it would admit instead."""
 
@@ -108,6 +139,8 @@ class RefusalView(Message):
     """
     broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
     """The evidence that this cloud breaks promises at this SLA."""
+    overflow: OverflowState | None = since(4)
+    """Of an own on-demand request that is offered to the other clouds: how that stands."""
 
 
 class LeaseGranted(Message):

@@ -169,11 +169,15 @@ class ExtensionRequest(Message):
 
 
 class OnDemandRequest(Needs):
-    """A request of a cloud's own users. Without ``lifetime_s`` it runs until it is stopped."""
+    """A request of a cloud's own users. Without ``lifetime_s`` it runs until it is stopped.
+
+    ``launch``: what the instance runs, where a real cloud sells on-demand to others.
+    """
 
     id: Id | None = None
     cores: Cores
     lifetime_s: LivingSeconds | None = None
+    launch: Launch | None = since(4)
 
 
 class OnDemandRequests(Message):

@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from broker.contract import SpotRequest
+from broker.contract.launch import REVEAL
 from broker.storage.private_files import write_private_file
 
 FleetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
@@ -86,8 +87,8 @@ class FleetFile:
             os.close(descriptor)
 
     def save(self, fleet: SavedFleet) -> None:
-        """Replace the file as a whole."""
-        write_private_file(self._path, fleet.model_dump_json())
+        """Replace the file, which only its user can read: requests have the secrets of their launches."""
+        write_private_file(self._path, fleet.model_dump_json(context=REVEAL))
 
     def delete(self) -> None:
         """Delete the file, once the fleet has no lease and no unanswered request."""

@@ -114,6 +114,7 @@ RIGHTS: Mapping[str, Right] = {
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
     "launch": Right(instances="r", broker="rw", operator=""),
+    "overflow_launch": Right(instances="r set", operator=""),
     "catalogue": Right(owner="r", instances="rw", broker="r"),
     "silent_cloud": Right(instances="rw", broker="r"),
 }
@@ -225,6 +226,9 @@ def _patterns(keys: RedisKeys, user: User) -> tuple[set[str], set[str], dict[str
             writes.add(key_pattern)
         for command in commands.split():  # each by itself: one selector must allow all keys of a call
             alone[command].add(key_pattern)
+    if user.party == "instances":
+        # What an own user's instance runs elsewhere is encrypted for the agents of other clouds.
+        reads |= {make_key_pattern(keys, name, None) for name in ("catalogue", "overflow_launch")}
     return reads, writes, alone
 
 

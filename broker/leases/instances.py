@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from typing import cast
 
 import redis
+import structlog
+from joserfc.jwk import OKPKey
 from pydantic import ValidationError
 
 from broker.contract import read_message
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
+from broker.signing.agent_keys import SealError, read_public_key
 from broker.signing.parties import cloud_party
-from broker.signing.signer import MessageSigner
+from broker.signing.signer import MessageSigner, SignatureError
 from broker.storage.keys import RedisKeys
+
+#: Seconds for which secrets of launches are kept. An instance starts within minutes of its lease, or its
+#: lease fails.
+KEPT_S = 86_400
+
+log = structlog.get_logger(__name__)
 
 
 def read_instance_records(client: redis.Redis, keys: RedisKeys, cloud: str) -> list[InstanceRecord]:
@@ -48,3 +57,16 @@ def read_catalogue(
         return None
     signing.verify(fields.get(b"s"), fields[b"c"], keys.catalogue(cloud), {cloud_party(cloud)})
     return read_message(InstanceCatalogue, fields[b"c"])
+
+
+def read_agent_public_key(
+    fields: Mapping[bytes, bytes], cloud: str, keys: RedisKeys, signing: MessageSigner
+) -> OKPKey | None:
+    """Return the public key of a cloud's agent from the fields of its catalogue; None if it tells none."""
+    try:
+        catalogue = read_catalogue(fields, cloud, keys, signing)
+        text = None if catalogue is None else catalogue.key
+        return None if text is None else read_public_key(text)
+    except (SignatureError, ValidationError, SealError) as error:
+        log.warning("the catalogue of a cloud cannot be read", cloud=cloud, why=str(error))
+        return None

@@ -10,13 +10,14 @@ and believed unless they disagree.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, cast
 
 import redis.asyncio
 from pydantic import ValidationError
 
 from broker.contract import Lease, LeaseState, read_message, write_message
+from broker.contract.instances import InstanceRecord
 from broker.contract.leases import format_attempt_id, parse_attempt_id
 from broker.storage.keys import RedisKeys
 
@@ -94,6 +95,12 @@ class LeaseStore:
             (lease_id, None if text is None else parse_lease(text, cloud, lease_id))
             for text, (cloud, lease_id) in zip(texts, ids, strict=True)
         ]
+
+    async def get_instance(self, lease: Lease) -> InstanceRecord | None:
+        """Return the instance of a lease on a real cloud, None if its agent knows none."""
+        hash_name = self._keys.instances(lease.cloud)
+        text = await cast("Awaitable[bytes | None]", self._client.hget(hash_name, lease.id))
+        return None if text is None else read_message(InstanceRecord, text)
 
     async def pages_of_running(self, cloud: str) -> AsyncIterator[list[Lease]]:
         """Yield the leases that run on a cloud, some hundreds at a time."""

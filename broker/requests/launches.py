@@ -10,26 +10,20 @@ from typing import Any, cast
 from uuid import uuid4
 
 import redis.asyncio
-import structlog
 from joserfc.jwk import OKPKey
-from pydantic import ValidationError
 
-from broker.contract import SpotRequest
-from broker.leases.instances import read_catalogue
+from broker.contract import Launch, SpotRequest
+from broker.leases.instances import KEPT_S, read_agent_public_key
 from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, find_targets
-from broker.signing.agent_keys import SealError, read_public_key, seal
-from broker.signing.signer import MessageSigner, SignatureError
+from broker.signing.agent_keys import seal
+from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 
 #: The version of the contract that knows launches.
 _SINCE = 4
-#: Seconds for which secrets are kept. An instance starts within minutes of its lease, or its lease fails.
-KEPT_S = 86_400
 #: The cost of guessing a secret from the digest of a request that is kept (RFC 7914).
 _SCRYPT = {"n": 2**12, "r": 8, "p": 1}
-
-log = structlog.get_logger(__name__)
 
 
 class LaunchSealer:
@@ -71,31 +65,31 @@ class LaunchSealer:
         launch = request.launch
         if launch is None:
             return request
+        targets = tuple(
+            member.info.id for member in find_targets(request, members) if member.info.instances is not None
+        )
+        return request.model_copy(update={"launch": await self.seal_for(launch, targets, names)})
+
+    async def seal_for(self, launch: Launch, clouds: tuple[str, ...], names: dict[Hashable, str]) -> Launch:
+        """Return a launch without its secrets, which are kept encrypted for the agents of these clouds.
+
+        Raises as ``seal`` does.
+        """
         if launch.secrets or launch.sealed:
             raise UnsuitableError("launch", "secrets and sealed are set by the broker: leave them out")
         if self._speaks() < _SINCE:
             raise UnsuitableError("launch", "a process of this federation is older and does not know it yet")
         if not launch.carried:
-            return request
-        targets = tuple(
-            member.info.id for member in find_targets(request, members) if member.info.instances is not None
-        )
+            return launch
         text = json.dumps(launch.carried, sort_keys=True)
-        if (text, targets) not in names:
-            names[text, targets] = name = uuid4().hex
-            public_keys = {cloud: key for cloud in targets if (key := await self._public_key(cloud))}
+        if (text, clouds) not in names:
+            names[text, clouds] = name = uuid4().hex
+            public_keys = {cloud: key for cloud in clouds if (key := await self._public_key(cloud))}
             if public_keys:
                 await self._client.set(self._keys.launch(name), seal(text, public_keys), ex=KEPT_S)
-        return request.model_copy(update={"launch": launch.without_secrets(names[text, targets])})
+        return launch.without_secrets(names[text, clouds])
 
     async def _public_key(self, cloud: str) -> OKPKey | None:
         """Return the key of a cloud's agent; None while it has told none."""
         answer = await cast("Any", self._client.hgetall(self._keys.catalogue(cloud)))
-        fields = cast("dict[bytes, bytes]", answer)
-        try:
-            catalogue = read_catalogue(fields, cloud, self._keys, self._signing)
-            text = None if catalogue is None else catalogue.key
-            return None if text is None else read_public_key(text)
-        except (SignatureError, ValidationError, SealError) as error:
-            log.warning("the catalogue of a cloud cannot be read", cloud=cloud, why=str(error))
-            return None
+        return read_agent_public_key(answer, cloud, self._keys, self._signing)

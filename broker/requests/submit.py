@@ -101,10 +101,14 @@ class SubmissionService:
         self._member_of, self._on_results = member_of, on_results
         self._leases = LeaseStore(records.redis, records.keys)
         self._evaluator = MemberEvaluator(())
-        self._sealer = LaunchSealer(records.redis, records.keys, records.signing, records.speaks)
+        self.sealer = LaunchSealer(records.redis, records.keys, records.signing, records.speaks)
 
-    async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
+    async def submit(
+        self, requests: Sequence[SpotRequest], principal: str, *, is_sealed: bool = False
+    ) -> list[Result]:
         """Submit requests, which all have ids, and return for each its answer or the error that it met.
+
+        ``is_sealed``: an agent of this federation has encrypted the secrets of launches.
 
         Raises
         ------
@@ -116,7 +120,7 @@ class SubmissionService:
         first: dict[str, _Submitted] = {}
         for request in submitted:
             first.setdefault(request.id, request)
-        results = await self._submit(list(first.values()))
+        results = await self._submit(list(first.values()), is_sealed=is_sealed)
         return [
             results[request.id] if request.fingerprint == first[request.id].fingerprint else ReusedError()
             for request in submitted
@@ -126,7 +130,7 @@ class SubmissionService:
         assert request.id is not None
         # All that was asked, in our version, whatever older processes are told of it.
         whole = request.model_dump_json()
-        digest = await self._sealer.digest(request, principal)
+        digest = await self.sealer.digest(request, principal)
         fingerprint = hashlib.sha256(f"{principal}\n{whole}{digest}".encode()).hexdigest()
         body = whole if self._records.speaks() >= VERSION else self._body(request)
         return _Submitted(request.id, request, body, fingerprint)
@@ -134,7 +138,7 @@ class SubmissionService:
     def _body(self, request: SpotRequest) -> str:
         return write_message(request, self._records.speaks())
 
-    async def _submit(self, requests: list[_Submitted]) -> dict[str, Result]:
+    async def _submit(self, requests: list[_Submitted], *, is_sealed: bool = False) -> dict[str, Result]:
         """Submit requests with different ids and return their results by id."""
         clock = asyncio.get_running_loop().time
         began_s = clock()
@@ -145,7 +149,9 @@ class SubmissionService:
         opened: list[tuple[OpenRequest, _Submitted]] = []
         for submitted in requests:
             try:
-                request = await self._sealer.seal(submitted.request, members, names)
+                request = submitted.request
+                if not is_sealed:
+                    request = await self.sealer.seal(request, members, names)
                 opening = self._open(request, evaluator, reserved, among=len(requests))
             except (SubmitError, ValueError) as error:
                 results[submitted.id] = error

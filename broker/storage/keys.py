@@ -323,6 +323,10 @@ class RedisKeys:
         """Name the expiring string with the secrets of a launch, encrypted for the agents of some clouds."""
         return f"{self.prefix}launch:{name}"
 
+    def overflow_launch(self, cloud: str, name: str) -> str:
+        """Name the expiring string with the secrets of what a real cloud offers, for the others' agents."""
+        return f"{self.prefix}overflow-launch:{cloud}:{name}"
+
     def silent_cloud(self, cloud: str) -> str:
         """Name the string that says since when, and why, a real cloud's API has not answered its agent."""
         return f"{self.prefix}silent-cloud:{cloud}"

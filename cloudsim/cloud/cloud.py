@@ -145,6 +145,10 @@ class Cloud:
         else:
             self.calendar.cancel(_OWN_LOAD)
 
+    def end_own_load(self) -> None:
+        """Play no more of the own load."""
+        self.calendar.cancel(_OWN_LOAD)
+
     def _play_next(self, entry: CalendarEntry) -> list[Change]:
         return self._play(self._own_arrivals[entry.number])
 

@@ -28,6 +28,7 @@ from cloudsim.model.requests import Amounts
 from cloudsim.prediction.rule import rule_for
 from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp, eviction_lineup, lineup
+from cloudsim.traces.trace import Trace
 
 Flavours = dict[int, Amounts]  # by cores
 
@@ -114,7 +115,7 @@ def _cloud(table: CloudTable, where: str, traces: Traces, flavours: Flavours) ->
     return FederatedCloud(
         spec=_spec(table, where, node_cores, details),
         nodes=shape,
-        own_load=NO_LOAD if table.trace is None else traces.of(table.trace, f"{where}.trace", node_cores),
+        own_load=_own_load(table, where, traces, node_cores),
         overflow=table.overflow,
         overflow_sla=table.overflow_sla,
         driver=table.driver,
@@ -123,6 +124,14 @@ def _cloud(table: CloudTable, where: str, traces: Traces, flavours: Flavours) ->
         sells_on_demand=table.sells_on_demand,
         retry_s=table.retry_s if table.direct else None,
     )
+
+
+def _own_load(table: CloudTable, where: str, traces: Traces, node_cores: tuple[int, ...]) -> Trace:
+    if table.trace is None:
+        return NO_LOAD
+    if table.instances is not None and traces.awaits_prices(table.trace):
+        return NO_LOAD
+    return traces.of(table.trace, f"{where}.trace", node_cores)
 
 
 def _nodes(table: CloudTable, where: str) -> tuple[str, tuple[int, ...], NodeDetails]:

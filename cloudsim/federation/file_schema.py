@@ -381,13 +381,14 @@ class CloudTable(StrictTable):
             if self.trace is None:
                 raise _field_error(".trace", "is missing: name a trace file, or write a table")
             return self
-        for name in ("driver", "overflow", "sells_on_demand"):
-            if getattr(self, name):
-                raise _field_error(
-                    f".{name}",
-                    "does not go with instances: what a real cloud's own users start is its own load, "
-                    "and counted",
-                )
+        if self.driver is not None:
+            raise _field_error(".driver", "does not go with instances, which name the driver of a real cloud")
+        if self.overflow != ("overflow" in self.instances):
+            raise _field_error(
+                ".overflow",
+                "of a real cloud goes with the table instances.overflow, which says what instances of its "
+                "users are elsewhere; only the driver openstack has it",
+            )
         return self
 
     @property

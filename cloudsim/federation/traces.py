@@ -115,6 +115,16 @@ class Traces:
             self._known[key] = self._make(source, where, node_cores or ())
         return self._known[key]
 
+    def awaits_prices(self, source: TraceSource) -> bool:
+        """Return True, and warn, if these are prices that the agent of a real cloud has still to fetch."""
+        if not isinstance(source, PriceTrace):
+            return False
+        places = [place / source.prices for place in (self._data_dir, self._beside) if place is not None]
+        if any(place.is_file() or (place.is_dir() and any(place.iterdir())) for place in places):
+            return False
+        self._on_warning(places[-1], "There are no prices yet; the cloud's agent fetches them.")
+        return True
+
     def _make(self, source: TraceSource, where: str, node_cores: Sequence[int]) -> Trace:
         match source:
             case str():

@@ -83,8 +83,8 @@ def in_cloud(rest: str) -> Callable[[World, str], str]:
     return lambda world, whose: f"/v1/clouds/{CLOUD_OF[whose]}{rest}"
 
 
-def instance(world: World, whose: str) -> str:
-    return f"/v1/clouds/{CLOUD_OF[whose]}/on-demand/{world.of('instance', whose)}"
+def instance(world: World, whose: str, more: str = "") -> str:
+    return f"/v1/clouds/{CLOUD_OF[whose]}/on-demand{more}/{world.of('instance', whose)}"
 
 
 SIZE = {"cores": 1, "lifetime_s": 60}
@@ -116,6 +116,9 @@ TABLE: dict[str, Call] = {
         Action.SERVE, WRITERS, "cloud", {"cores": 1}, in_cloud("/on-demand")
     ),
     "GET /v1/clouds/{cloud}/on-demand/{instance:path}": Call(Action.READ, READERS, "cloud", path=instance),
+    "GET /v1/clouds/{cloud}/on-demand-instances/{instance:path}": Call(
+        Action.READ, READERS, "cloud", path=lambda world, whose: instance(world, whose, "-instances")
+    ),
     "DELETE /v1/clouds/{cloud}/on-demand/{instance:path}": Call(
         Action.SERVE, WRITERS, "cloud", path=instance
     ),

@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
-from broker.contract import Lease, Reserve
+from broker.client import Client
+from broker.contract import Lease, OverflowTerms, RefusalView, Reserve, Show, StartOnDemand, StopOnDemand
 from broker.contract.launch import Launch, LaunchRules
 from broker.signing.agent_keys import SealError, read_agent_key
-from broker.signing.key_files import SigningKey
+from broker.signing.key_files import SigningKey, TrustFile
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from cloudsim.model.flavours import CloudFlavour
@@ -22,6 +24,7 @@ from tests.contract.test_requests import problem
 from tests.support.wait import wait_until
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.owner_client import OwnerClient
 from workers.owner.catalogue import CatalogueReader
 
 SECRET = "#!/bin/sh\necho s3cret-of-its-holder\n"
@@ -32,14 +35,17 @@ WISH: dict[str, Any] = {"cores": 2, "lifetime_s": 3600, "launch": LAUNCH}
 RULES = LaunchRules(images=["debian-*"], keys=True, tags=True, user_data=True)
 
 
+def agent_signer(cloud: str) -> MessageSigner:
+    files, party = signing_files(), cloud_party(cloud)
+    files.ensure([party])
+    return MessageSigner(SigningKey(files.key(party)), TrustFile(files.trust))
+
+
 @pytest.fixture
 def agent(federation: Federation, api: httpx.Client, tmp_path: Path) -> CloudLeases:
     """What the cloud agent of the real cloud "glade" reads and writes."""
-    files, party = signing_files(), cloud_party("glade")
-    files.ensure([party])
-    signing = MessageSigner(SigningKey(files.key(party)))
     key = read_agent_key(tmp_path / "glade.jwk")
-    agent = CloudLeases(federation.redis, federation.keys, "glade", signing, key)
+    agent = CloudLeases(federation.redis, federation.keys, "glade", agent_signer("glade"), key)
     agent.write_catalogue([CloudFlavour("m1.small", 2)], RULES)
     reader = CatalogueReader(federation.redis, federation.keys, "glade", MessageSigner(), lambda: 0.0)
     federation.join("glade", catalogue=reader).tell(instances="openstack")
@@ -206,6 +212,35 @@ def test_the_command_line_sends_all_of_it(spotfed: Run, agent: CloudLeases, tmp_
     assert (code, "not_allowed" in text or "images: windows" in text) == (3, True)
 
 
+def test_a_quote_tells_what_would_be_refused(spotfed: Run, agent: CloudLeases, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(SECRET)
+    wish = ("quote", "--cores", 2, "--lifetime", "1h", "--sla", "none", "--json")
+    code, text, _ = spotfed(*wish, "--image", "debian-12", "--user-data", tmp_path / "run.sh")
+    assert (code, [quote["cloud"] for quote in json.loads(text)["quotes"]]) == (0, ["glade"])
+    for choice, reason in (
+        (("--image", "windows"), "not_allowed"),
+        (("--instance-type", "x"), "no_such_flavour"),
+    ):
+        code, text, _ = spotfed(*wish, *choice)
+        (refusal,) = json.loads(text)["refusals"]
+        assert (code, refusal["reason"]) == (3, reason)
+
+
+def test_a_fleet_runs_it_too(
+    federation: Federation, spotfed: Run, agent: CloudLeases, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(SECRET)
+    size = ("--cores", 2, "--lifetime", "1h", "--sla", "none", "--name", f"f{federation.prefix[1:-1]}")
+    chosen = ("--image", "debian-12", "--user-data", tmp_path / "run.sh")
+    keep = ("fleet", "keep", "--instances", 2, *size, *chosen, "--for", "0.1s", "--keep-leases", "--json")
+    code, text, errors = spotfed(*keep)
+    assert code == 0, errors
+    started = [line for line in map(json.loads, text.splitlines()) if line.get("kind") == "admitted"]
+    with Client(federation.url) as client:
+        leases = [client.leases.get(line["lease"]) for line in started]
+    assert [agent.open_launch(lease) for lease in leases] == [Launch(image="debian-12", user_data=SECRET)] * 2
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -214,7 +249,6 @@ def test_the_command_line_sends_all_of_it(spotfed: Run, agent: CloudLeases, tmp_
         (("--argument", "x"), "--user-data: arguments and environment go with user_data"),
         (("--user-data", "run.sh", "--env", "LD_PRELOAD=x"), "--env: names of variables"),
         (("--tag", "team"), "--tag: 'team' is not NAME=VALUE"),
-        (("--image", "debian-12", "--or-on-demand"), "--or-on-demand: no cloud sells on-demand"),
     ],
 )
 def test_mistakes_on_the_command_line_name_the_option(
@@ -225,3 +259,50 @@ def test_mistakes_on_the_command_line_name_the_option(
     code, _, errors = spotfed("submit", "--cores", 2, "--lifetime", "1h", *options)
     assert (code, told in " ".join(errors.split())) == (2, True), errors
     assert "s3cret" not in errors
+
+
+def test_what_a_real_cloud_has_no_room_for_runs_elsewhere_with_its_image_and_data(
+    federation: Federation, api: httpx.Client, agent: CloudLeases, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation.join("meadow")  # simulated: it runs nothing
+    home = federation.join("home", (2,), overflow=True, catalogue=lambda: None)
+    home.tell(instances="openstack")
+    wait_until(lambda: api.get("/v1/clouds/home").json()["info"]["instances"] == "openstack")
+    signer = agent_signer("home")
+    owner = OwnerClient(federation.redis, federation.keys, "home", "agent", signer, lambda _: None)
+    leases = CloudLeases(federation.redis, federation.keys, "home", signer)
+
+    def ask(command: type[Any], instance: str, **fields: Any) -> Any:
+        message = command(
+            id=f"{instance}:{command.__name__}", reply_to=owner.reply_to, instance=instance, **fields
+        )
+        return owner.ask([message], 10.0)[message.id]
+
+    ask(StartOnDemand, "home/direct-1", cores=2, lifetime_s=None)
+    launch = leases.seal_launch(Launch(image="debian-12", key=PUBLIC_KEY, user_data=SECRET), 3 * 86_400)
+    kept = federation.keys.overflow_launch("home", launch.sealed or "")
+    assert int(federation.redis.ttl(kept)) > 3 * 86_400
+    terms = OverflowTerms(lifetime_s=3600, launch=launch)
+    instance = "home/freed-vm.offered"
+    refusal = ask(StartOnDemand, instance, cores=2, lifetime_s=300, overflow=terms)
+    assert (refusal.reason, refusal.detail) == ("no_capacity", "offered to the federation as a spot request")
+
+    def shown() -> Any:
+        return Show(id=uuid4().hex, reply_to=owner.reply_to, instance=instance)
+
+    def placed() -> Any:
+        question = shown()
+        answer = owner.ask([question], 10.0)[question.id]
+        assert isinstance(answer, RefusalView)
+        return answer.overflow if answer.overflow and answer.overflow.lease else None
+
+    offer = wait_until(placed)
+    lease = Lease.model_validate(api.get(f"/v1/leases/{offer.lease}").json())
+    assert (offer.cloud, lease.origin, lease.cores) == ("glade", "home", 2)
+    assert lease.ends_at_s is not None
+    assert lease.ends_at_s - lease.starts_at_s == pytest.approx(3600)
+    assert lease.request == f"overflow/home/{instance}/1"
+    assert agent.open_launch(lease) == Launch(image="debian-12", key=PUBLIC_KEY, user_data=SECRET)
+    assert "s3cret" not in stored(federation) + caplog.text
+    ask(StopOnDemand, instance)
+    wait_until(lambda: api.get(f"/v1/leases/{offer.lease}").json()["state"] == "cancelled")

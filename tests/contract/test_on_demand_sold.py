@@ -5,24 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from broker.client import Client, GrantedRequest, NotFoundError, ProblemAnswer, RefusedRequest
-from broker.contract import OnDemandRequest, SpotRequest
+from broker.contract import Launch, OnDemandRequest, SpotRequest
+from broker.contract.instances import InstanceCatalogue, InstanceRecord
+from broker.contract.launch import LaunchRules
 from broker.identity.permissions import Role
 from broker.schemas.api_keys import KeyWish
 from broker.schemas.members import MemberWish
+from broker.signing.agent_keys import read_agent_key
+from cloudsim.model.flavours import CloudFlavour
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
+from tests.contract.test_launches import agent_signer
 from tests.support.wait import wait_until
+from workers.cloud_agent.leases import CloudLeases
 
 SOLD: dict[str, Any] = {
     "sells_on_demand": True,
     "spot_usd_per_core_hour": 0.01,
     "on_demand_usd_per_core_hour": 0.05,
 }
+CATALOGUE = InstanceCatalogue(
+    cloud="glade",
+    flavours=(CloudFlavour("m1.small", 2),),
+    rules=LaunchRules(images={"debian-*": ""}, user_data=True),
+)
 #: Nobody has a table, so nobody promises anything.
 WISH: dict[str, Any] = {"cores": 2, "lifetime_s": 7200, "sla": 0.05}
 
@@ -235,3 +248,51 @@ def test_the_command_line_says_what_it_costs_and_takes_it(spotfed: Run, public: 
     lines = [json.loads(line) for line in out.splitlines()]
     assert code == 3  # room for three of them, and the worst counts
     assert sum(line["lease"] is not None for line in lines) == 3
+
+
+def test_a_real_cloud_sells_what_runs_as_its_buyer_says(
+    members: Members, spotfed: Run, tmp_path: Path
+) -> None:
+    federation = members.federation
+    host = federation.join("glade", (4,), catalogue=lambda: CATALOGUE)
+    host.tell(instances="openstack", **SOLD)
+    key = read_agent_key(tmp_path / "glade.jwk")
+    agent = CloudLeases(federation.redis, federation.keys, "glade", agent_signer("glade"), key)
+    agent.write_catalogue(CATALOGUE.flavours, CATALOGUE.rules)
+    wait_until(lambda: members.operator.clouds.get("glade").info.sells_on_demand)
+    launch = Launch(image="debian-12", user_data=SecretStr("#!/bin/sh\necho s3cret\n"))
+    wish = OnDemandRequest(id="mine", cores=2, launch=launch)
+    answer = members.home.on_demand.start("glade", wish)
+    assert isinstance(answer, GrantedRequest)
+    assert answer.lease.launch is not None
+    assert (answer.lease.id, answer.lease.launch.image) == ("home:mine", "debian-12")
+    assert agent.open_launch(answer.lease) == launch
+    again = members.home.on_demand.start("glade", wish)
+    assert isinstance(again, GrantedRequest)
+    assert again.lease == answer.lease
+    with pytest.raises(ProblemAnswer, match="with another body before"):
+        members.home.on_demand.start("glade", wish.model_copy(update={"launch": None}))
+    for refused, reason in (
+        ({"cores": 3}, "no_such_flavour"),
+        ({"launch": Launch(image="x")}, "not_allowed"),
+    ):
+        told = members.home.on_demand.start("glade", wish.model_copy(update={"id": reason, **refused}))
+        assert isinstance(told, RefusedRequest)
+        assert [one.reason for one in told.refusals] == [reason]
+    with pytest.raises(NotFoundError):
+        members.home.on_demand.get_instance("glade", "home:mine")
+    agent.write_record("home:mine", InstanceRecord(lease="home:mine", since=1.0, addresses=("192.0.2.7",)))
+    assert members.home.on_demand.get_instance("glade", "home:mine").addresses == ("192.0.2.7",)
+    assert "addresses: 192.0.2.7" in spotfed("instance", "home:mine", "--cloud", "glade")[1]
+    with pytest.raises(NotFoundError):
+        members.third.on_demand.get_instance("glade", "home:mine")
+    with pytest.raises(ProblemAnswer, match="its users call it themselves"):
+        members.operator.on_demand.start("glade", wish)
+    spot = SpotRequest(cores=2, lifetime_s=7200, sla=0.05, launch=launch)
+    refusal = members.home.requests.submit(spot)
+    assert isinstance(refusal, RefusedRequest)
+    assert [offer.cloud for offer in refusal.on_demand] == ["glade"], "a simulated cloud runs no image"
+    bought = members.home.on_demand.take_first(spot, refusal.on_demand)
+    assert bought is not None
+    assert bought[0].launch is not None
+    assert bought[0].launch.image == "debian-12"

@@ -109,6 +109,7 @@ def test_the_calls_are_those_of_the_design(document: dict[str, Any]) -> None:
         "GET /v1/clouds/{cloud}/table",
         "POST /v1/clouds/{cloud}/on-demand",
         "GET /v1/clouds/{cloud}/on-demand/{instance}",
+        "GET /v1/clouds/{cloud}/on-demand-instances/{instance}",
         "DELETE /v1/clouds/{cloud}/on-demand/{instance}",
         "POST /v1/clouds/{cloud}/drain",
         "DELETE /v1/clouds/{cloud}/drain",

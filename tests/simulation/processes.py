@@ -249,7 +249,7 @@ class BrokerProcess(_Process):
         self.idempotency = IdempotencyKeys(records)
         owners = OwnerCalls(SETTINGS, exchange)
         self.leases = LeaseService(client, KEYS, owners, adverts)
-        self.on_demand = OnDemandService(owners)
+        self.on_demand = OnDemandService(owners, self.service.sealer)
         self.clouds = CloudService(owners, adverts)
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in order: a set's would be another one every time
         self._own(self._keep_up(replies.run))

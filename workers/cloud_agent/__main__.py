@@ -22,6 +22,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 from broker.doctor.redis import UnsafeQueueError
@@ -44,10 +45,13 @@ from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.check import check_cloud
 from workers.cloud_agent.drivers import make_driver, read_options
-from workers.cloud_agent.drivers.base import CommonOptions
+from workers.cloud_agent.drivers.base import CommonOptions, guard_check
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.nova_notifications import check_url, listen_to_nova
+from workers.cloud_agent.overflow import CLOUD_CALLS, OWNER_CALLS, OverflowDriver
 from workers.cloud_agent.owner_client import OwnerClient
+from workers.cloud_agent.price_history import PriceDriver, check_prices, find_price_files, keep_prices
+from workers.cloud_agent.sales import SOLD
 
 PROGRAM = "workers.cloud_agent"
 _STARTS, _ENDS = 8, 8
@@ -77,7 +81,10 @@ def read_cloud(path: Path, cloud: str, data: Path | None) -> tuple[FederatedClou
                 message = f"{cloud} is simulated: its table in {path} has no table instances"
                 raise InputError(message, field="--cloud")
             where = f"cloud[{number}].instances"
-            return member, read_options(member.instances, where, path.absolute().parent)
+            options = read_options(member.instances, where, path.absolute().parent)
+            if member.sells_on_demand and (fault := options.selling_fault):
+                raise InputError(fault[1], field=f"{where}.{fault[0]}")
+            return member, options
     raise InputError(f"no cloud is called {cloud!r}", field="--cloud")
 
 
@@ -114,7 +121,8 @@ def make_executors() -> dict[str, Executor]:
     return {
         "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1), "headroom": ThreadPoolExecutor(1),
         "start": starts, "end": ends, "notice": ends,
-        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart"), owner),
+        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart", SOLD, *OWNER_CALLS), owner),
+        **dict.fromkeys(CLOUD_CALLS, ThreadPoolExecutor(1)),
     }  # fmt: skip
 
 
@@ -124,11 +132,14 @@ def check(options: argparse.Namespace) -> int:
         config = settings()
         member, driver_options = read_cloud(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
+        prices = find_price_files(options.federation, options.cloud, config.data)
     except (InputError, SettingsError) as error:
         print_error(PROGRAM, error)
         return 2
     spec = member.spec
-    results = check_cloud(driver_options, driver, spec.node_cores, spec.details, start=options.start)
+    results = [*check_cloud(driver_options, driver, spec.node_cores, spec.details, start=options.start)]
+    if prices is not None:
+        results += guard_check("prices", check_prices(cast("PriceDriver", driver), prices))
     print(json.dumps([asdict(result) for result in results]))  # noqa: T201
     sys.stdout.flush()
     return os.EX_OK
@@ -146,6 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app = worker_process.create_app(config)
         member, driver_options = read_cloud(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
+        prices = find_price_files(options.federation, options.cloud, config.data)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         key = read_agent_key(key_file(config, options.cloud))
         notifications = config.cloud_notifications and config.cloud_notifications.get_secret_value()
@@ -165,8 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
-        node_cores=member.spec.node_cores, details=member.spec.details,
-        headroom=member.spec.headroom,
+        node_cores=member.spec.node_cores, details=member.spec.details, headroom=member.spec.headroom,
+        overflow=cast("OverflowDriver", driver) if member.overflow else None,
+        sells_on_demand=member.sells_on_demand,
     )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     listened = (waiting, (keys.channel(options.cloud),), agent.wake, stopping)
@@ -174,6 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if notifications:
         heard = (notifications, getattr(driver_options, "ca_file", None), agent.hear, stopping)
         threading.Thread(target=listen_to_nova, args=heard, daemon=True).start()
+    if prices is not None:
+        kept = (cast("PriceDriver", driver), prices, stopping)
+        threading.Thread(target=keep_prices, args=kept, daemon=True).start()
     agent.run(stopping)
     lock.end()
     # Not the interpreter's own end: that waits for calls under way, and the next agent asks for them again.

@@ -34,6 +34,7 @@ from broker.contract.instances import STUCK
 from broker.signing.agent_keys import SealError
 from cloudsim.model.flavours import CloudFlavour
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
+from cloudsim.model.requests import Kind
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
@@ -56,8 +57,10 @@ from workers.cloud_agent.instance_history import (
     track_arrival,
 )
 from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.overflow import OverflowDriver, OverflowRequests
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
+from workers.cloud_agent.sales import SoldLeases
 from workers.cloud_agent.user_refusals import SETTLE_S, UserRefusal, UserRefusals
 
 POLL_S = 0.5
@@ -98,6 +101,9 @@ class CloudAgent:
         node_cores: Sequence[int] = (),
         details: NodeDetails = CORES_ONLY,
         headroom: Sequence[int] = (),
+        overflow: OverflowDriver | None = None,
+        *,
+        sells_on_demand: bool = False,
     ):
         """Set up the agent; it does nothing before ``run`` or ``step``.
 
@@ -117,6 +123,11 @@ class CloudAgent:
             of foreign instances those are counted that nodes have.
         headroom:
             Cores of the blocks that the owner keeps free for own users.
+        overflow:
+            Reads and tells what is offered to the federation where the owner frees no room for a failed
+            request of an own user. None offers nothing.
+        sells_on_demand:
+            True if other members may start on-demand instances here.
         """
         self._cloud, self._driver, self._leases, self._owner = cloud, driver, leases, owner
         self._cores_of, self._poll_s, self._now_s = cores_of, poll_s, now_s
@@ -138,6 +149,8 @@ class CloudAgent:
         self._warned: set[str] = set()
         self._away = False
         self._refusals = UserRefusals()
+        self._sells_on_demand, self._sold = sells_on_demand, SoldLeases(owner, self._calls, now_s)
+        self._overflow = OverflowRequests(cloud, overflow, leases, owner, self._calls, now_s)
         self._heard_s = now_s()
         self._is_silent: bool | None = None  # None: what the agent before this one said is not known
         self._has_heard, self._heard_until_s = threading.Event(), float("-inf")
@@ -170,15 +183,14 @@ class CloudAgent:
             self._read_records()
             for finished in self._calls.take_finished():
                 self._note_result(finished)
-            for name, lease in self._leases.read_leases(list(self._tracked)).items():
-                if lease is not None or name in self._tracked:
-                    self._tracked.setdefault(name, TrackedLease.new(name)).note_lease(lease, self._now_s())
+            self._read_leases()
             for name in list(self._tracked):
                 self._handle_lease(name)
             for own_id in list(self._foreign):
                 self._handle_foreign(own_id)
             for refusal in self._refusals.due():
                 self._free_room_for_user(refusal)
+            self._overflow.step(self._limit_s)
             self._list_instances()
             self._list_flavours()
             self._check_headroom()
@@ -191,11 +203,24 @@ class CloudAgent:
                 log.info("redis is back")
             self._away = False
 
+    def _read_leases(self) -> None:
+        if self._sells_on_demand or any(tracked.record.is_sold for tracked in self._tracked.values()):
+            self._sold.step()
+        leases = self._sold.add_to(self._leases.read_leases(list(self._tracked)))
+        for name, lease in leases.items():
+            tracked = self._tracked.get(name)
+            if tracked is None and lease is not None:
+                tracked = self._tracked[name] = TrackedLease.new(name)
+            if tracked is not None and (self._sold.is_known or not tracked.record.is_sold):
+                tracked.note_lease(lease, self._now_s())
+
     def _read_records(self) -> None:
         """Take up the instances that the agent before this one recorded."""
         if self._has_read_records:
             return
         for name, record in self._leases.read_records().items():
+            if self._overflow.take_up(record):
+                continue
             if record.lease is not None:
                 self._tracked[name] = TrackedLease.from_record(record, self._now_s())
             elif record.own_id is not None:
@@ -317,6 +342,7 @@ class CloudAgent:
             for tracked in self._tracked.values()
         )
         self._refusals.note_listing(foreign, self._cores, time.time(), is_settled=is_settled)
+        self._overflow.note_listing(foreign.keys(), now_s, self._limit_s)
 
     def _is_stuck(self, instance: CloudInstance, now_s: float) -> bool:
         """Return True if the instance of an ended lease stays, and takes room like a foreign one."""
@@ -391,8 +417,9 @@ class CloudAgent:
         except SealError as error:
             raise RefusedError(str(error)) from error
         desired = DesiredInstance(
-            lease.id, lease.cores, lease.origin, lease.amounts, lease.labels, launch, host
-        )
+            lease.id, lease.cores, lease.origin, lease.amounts, lease.labels, launch, host,
+            is_preemptible=lease.kind is Kind.SPOT,
+        )  # fmt: skip
         self._driver.start(desired)
 
     def _note_start(self, name: str, error: Exception | None) -> None:
@@ -537,9 +564,21 @@ class CloudAgent:
             case "leaving" if finished.error is None and finished.result is not None:
                 self._note_told(finished.about)
             case "freed" if finished.error is None and finished.result is not None:
-                self._refusals.note_freed(finished.about, time.time())
+                self._note_freed(finished.about, finished.result)
             case "depart" if finished.error is None:
                 self._note_departure(finished.about, finished.result)
+            case "sold" if finished.error is None:
+                self._sold.note_answer(finished.result)
+            case _:
+                self._overflow.note_result(finished)
+
+    def _note_freed(self, own_id: str, answer: Answer) -> None:
+        if not isinstance(answer, RefusalView):
+            self._refusals.note_freed(own_id, time.time())
+            return
+        refusal = self._refusals.note_unfreed(own_id)
+        if refusal is not None:
+            self._overflow.note_refused(own_id, refusal.instance, refusal.cores, answer)
 
     def _note_told(self, name: str) -> None:
         tracked = self._tracked.get(name)

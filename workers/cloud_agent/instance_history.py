@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.contract import Lease
 from broker.contract.instances import InstanceRecord
+from cloudsim.model.requests import Kind
 from cloudsim.model.reserved_ids import FREED
 from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 from workers.cloud_agent.reconcile import Absence, ForeignHistory, InstanceHistory
@@ -42,6 +43,8 @@ class TrackedLease:
     def note_lease(self, lease: Lease | None, now_s: float) -> None:
         """Note how its owner shows the lease now."""
         self.lease = lease
+        if lease is not None and lease.kind is Kind.ON_DEMAND and not self.record.is_sold:
+            self.record = self.record.model_copy(update={"is_sold": True})
         since_s = None if lease is not None else self.history.unknown_s or now_s
         self.history = replace(self.history, unknown_s=since_s)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
+from uuid import uuid4
 
 import redis
 import structlog
 from joserfc.jwk import OKPKey
 from pydantic import ValidationError
 
-from broker.contract import Lease, read_message, write_message
+from broker.contract import CloudInfo, Lease, read_message, write_message
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import Launch, LaunchRules
-from broker.signing.agent_keys import SealError, public_half, unseal
+from broker.contract.leases import OVERFLOW_PREFIX
+from broker.leases.instances import KEPT_S, read_agent_public_key
+from broker.signing.agent_keys import SealError, public_half, seal, unseal
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 from cloudsim.model.flavours import CloudFlavour
@@ -100,13 +104,40 @@ class CloudLeases:
         body, name = write_message(catalogue).encode(), self._keys.catalogue(self._cloud)
         self._client.hset(name, mapping=cast("dict[Any, Any]", self._signing.fields("c", body, name)))
 
+    def seal_launch(self, launch: Launch, lasting_s: float) -> Launch:
+        """Return a launch without its secrets, which are kept encrypted for the agents of all other clouds.
+
+        ``lasting_s``: seconds for which an instance may have to be started with them.
+        """
+        if not launch.carried:
+            return launch
+        public_keys: dict[str, OKPKey] = {}
+        infos = cast("dict[bytes, bytes]", self._client.hgetall(self._keys.clouds))
+        for cloud, info in ((name.decode(), read_message(CloudInfo, text)) for name, text in infos.items()):
+            if cloud != self._cloud and info.instances is not None:
+                fields = cast("dict[bytes, bytes]", self._client.hgetall(self._keys.catalogue(cloud)))
+                public_key = read_agent_public_key(fields, cloud, self._keys, self._signing)
+                if public_key is not None:
+                    public_keys[cloud] = public_key
+        sealed = uuid4().hex
+        if public_keys:
+            text = json.dumps(launch.carried, sort_keys=True)
+            keep_s = KEPT_S + math.ceil(lasting_s)
+            name = self._keys.overflow_launch(self._cloud, sealed)
+            self._client.set(name, seal(text, public_keys), ex=keep_s)
+        return launch.without_secrets(sealed)
+
     def open_launch(self, lease: Lease) -> Launch:
         """Return what a lease's holder has chosen, with the secrets. Raises SealError."""
         if lease.launch is None:
             return Launch()
         if not lease.launch.secrets:
             return lease.launch
-        sealed = cast("bytes | None", self._client.get(self._keys.launch(lease.launch.sealed or "")))
+        name = lease.launch.sealed or ""
+        sealed = cast("bytes | None", self._client.get(self._keys.launch(name)))
+        if sealed is None and lease.request.startswith(OVERFLOW_PREFIX):
+            # Written by the agent of the cloud whose user it is, which can write no others.
+            sealed = cast("bytes | None", self._client.get(self._keys.overflow_launch(lease.origin, name)))
         if sealed is None or self._key is None:
             raise SealError("the holder's user data is not kept any more, or not for this agent")
         opened = json.loads(unseal(sealed, self._cloud, self._key))

@@ -61,6 +61,15 @@ class InstanceTags:
         when = datetime.fromtimestamp(leaves_at, UTC)
         return {f"{self.prefix}:leaves-at": when.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
+    @property
+    def overflow_key(self) -> str:
+        """The key of the tag by which an own user says whether a failed request is offered elsewhere."""
+        return f"{self.prefix}:overflow"
+
+    def read_overflow(self, tags: Mapping[str, str]) -> str | None:
+        """Return what a user says of that: a duration, or "no"; None if nothing."""
+        return tags.get(self.overflow_key)
+
     def make_token(self, lease: str) -> str:
         """Return a short name for the lease's instance: letters, digits and dashes, at most 64 of them."""
         return f"{self._family}-{_digest(lease, 24)}"

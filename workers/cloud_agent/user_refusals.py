@@ -89,9 +89,16 @@ class UserRefusals:
                 yield refusal
 
     def note_freed(self, own_id: str, now: float) -> None:
-        """Note that the owner has answered; ``now`` in seconds since 1970."""
+        """Note that the owner frees room for a request; ``now`` in seconds since 1970."""
         if own_id in self._refusals:
             self._refusals[own_id].freed_at = now
+
+    def note_unfreed(self, own_id: str) -> UserRefusal | None:
+        """Note that the owner can free no room for a request; return it, None if it is not known."""
+        refusal = self._refusals.get(own_id)
+        if refusal is not None:
+            refusal.is_over = True
+        return refusal
 
     def note_arrival(self, instance: CloudInstance) -> None:
         """Note that an instance of an own user has come: it takes the room that was freed for that user."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.contract import Event, EventKind, Lease, LeaseState, OnDemandRequest, OverflowState, Reply
+from broker.contract import (
+    Event,
+    EventKind,
+    Launch,
+    Lease,
+    LeaseState,
+    OnDemandRequest,
+    OverflowState,
+    OverflowTerms,
+    Reply,
+)
 from broker.contract.convert import to_needs_fields, to_refusal_view
 from cloudsim.model.changes import (
     Booked,
@@ -83,29 +94,41 @@ class EventWriter:
         self._now, self.decisions = now, Decisions()
 
     def record(
-        self, changes: list[Change], by: str | None = None, *, order: str | None = None, offers: bool = True
+        self,
+        changes: list[Change],
+        by: str | None = None,
+        *,
+        order: str | None = None,
+        offers: bool = True,
+        terms: OverflowTerms | None = None,
+        launches: Mapping[str, Launch | None] | None = None,
     ) -> None:
         """Turn changes that the cloud has made into events.
 
         by: who closes or opens nodes. order: id of the command that closes or opens them. offers: whether
-        requests that were turned away may be offered to the federation.
+        requests that were turned away may be offered to the federation. terms: what is offered then; None:
+        what was turned away. launches: what the on-demand instances that start run, by id.
         """
+        launches = launches or {}
         for change in changes:
             match change:
                 case Started(instance):
                     assert instance.kind is Kind.ON_DEMAND
                     lease = convert.started(self._lease(instance), instance)
+                    if (launch := launches.get(instance.id)) is not None:
+                        lease = lease.model_copy(update={"launch": launch})
                     self.emit(EventKind.ADMITTED, instance.start_s, lease=lease)
                 case Ended():
                     self._record_end(change)
                 case TurnedAway():
-                    self._record_turned_away(change, offers=offers)
+                    self._record_turned_away(change, offers=offers, terms=terms)
                 case Noticed(instance, at_s, cause):
                     lease = self._lease(instance).model_copy(update={"evict_at_s": instance.evict_at_s})
                     self.emit(EventKind.NOTICED, at_s, lease=lease, cause=cause)
                 case Booked(instance, at_s, starts_by_s):
                     lease = self.lease_of(instance, LeaseState.BOOKED)
-                    lease = lease.model_copy(update={"starts_by_s": starts_by_s})
+                    update = {"starts_by_s": starts_by_s, "launch": launches.get(instance.id)}
+                    lease = lease.model_copy(update=update)
                     self.emit(EventKind.BOOKED, at_s, lease=lease)
                 case Withdrawn(instance, at_s):
                     lease = convert.withdrawn(self._lease(instance), at_s)
@@ -150,7 +173,9 @@ class EventWriter:
         """Return a lease that this epoch grants. ``promise``: the request and quote of a spot instance."""
         return convert.lease_of(instance, self._spec.cloud.id, self._epoch, state, **promise)
 
-    def _record_turned_away(self, change: TurnedAway, *, offers: bool) -> None:
+    def _record_turned_away(
+        self, change: TurnedAway, *, offers: bool, terms: OverflowTerms | None = None
+    ) -> None:
         request, detail = change.request, None
         # Own load that is replayed before the cloud first opens is past.
         offers = offers and self._spec.overflow and self._state.opened is not None
@@ -169,10 +194,13 @@ class EventWriter:
             ),
         )
         if detail is _OFFERED and request.lifetime_s is not None:
-            offer = overflow.first_offer(
-                request.id, request.cores, request.lifetime_s, **to_needs_fields(request)
+            needs = to_needs_fields(request)
+            lifetime_s, launch = request.lifetime_s, None
+            if terms is not None:
+                needs, lifetime_s, launch = terms.dump_needs(), terms.lifetime_s, terms.launch
+            self.emit_overflow(
+                overflow.first_offer(request.id, request.cores, lifetime_s, launch=launch, **needs)
             )
-            self.emit_overflow(offer)
 
     def emit_overflow(self, state: OverflowState) -> None:
         """Write the next state of an offer, and what the federation must hear of it."""

@@ -105,7 +105,7 @@ def cancel(state: OwnerState, writer: EventWriter, command: Cancel, at_s: float)
 
 
 def report_gone(state: OwnerState, writer: EventWriter, command: Gone, at_s: float) -> Answer:
-    """End a spot lease whose instance is gone, or note when it will be; an unconfirmed reservation lapses."""
+    """End a lease whose instance is gone, or note when it will be; an unconfirmed reservation lapses."""
     how = End(command.how)
     cause = f"{TAKEN}{command.why}" if how is End.EVICTED else command.why
     if command.in_s is not None:
@@ -113,6 +113,9 @@ def report_gone(state: OwnerState, writer: EventWriter, command: Gone, at_s: flo
         now_s = state.cloud.now_s
         writer.record(state.cloud.give_notice(command.lease, now_s, now_s + command.in_s, cause))
         return _lease_as_it_is(state, command.lease, Kind.SPOT)
+    lease = state.answer_log.get(command.lease)
+    if isinstance(lease, Lease) and lease.kind is Kind.ON_DEMAND:  # sold, and never evicted
+        return stop(state, writer, command.lease, Kind.ON_DEMAND, at_s, command.why, End.FAILED)
     return stop(state, writer, command.lease, Kind.SPOT, at_s, cause, how)
 
 

@@ -13,6 +13,8 @@ from broker.contract import (
     Done,
     LeaseGranted,
     LeasesGranted,
+    ListSold,
+    OnDemandRequest,
     Overflow,
     RefusalView,
     Show,
@@ -20,8 +22,10 @@ from broker.contract import (
     StartOnDemand,
     StopOnDemand,
 )
+from broker.contract.convert import to_refusal_view
 from cloudsim.cloud.joint_start import start_all
 from cloudsim.history.event_log import PHASE_ON_DEMAND
+from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, lease_changes
 from workers.owner.event_writer import EventWriter
@@ -35,17 +39,16 @@ def recall_start(state: OwnerState, command: StartOnDemand) -> Answer | None:
 
 def start(state: OwnerState, writer: EventWriter, command: StartOnDemand, at_s: float) -> Answer:
     """Start an on-demand instance, evicting spot where it must; book it, or turn it away."""
+    request = _fit(state, command.instance, command, command.origin)
+    if isinstance(request, RefusalView):
+        return request
     at_s = clock.step(state, writer, at_s, PHASE_ON_DEMAND)
-    request = Request(
-        command.instance,
-        Kind.ON_DEMAND,
-        command.cores,
-        command.lifetime_s,
-        origin=command.origin or state.spec.cloud.id,
-        **command.needs,
-    )
-    # A purchase by another member is not offered to the federation: it chose this cloud over the others.
-    writer.record(state.cloud.start_on_demand(request, at_s), offers=command.origin is None)
+    # A purchase by another member is not offered to the federation: it chose this cloud over the others. A
+    # real cloud's agent says what is to be offered: all else runs there already, or is room that is kept.
+    offers = command.origin is None and (command.overflow is not None or not state.spec.is_real)
+    changes = state.cloud.start_on_demand(request, at_s)
+    launches = {command.instance: command.launch}
+    writer.record(changes, offers=offers, terms=command.overflow, launches=launches)
     answer = state.known(command.instance, Kind.ON_DEMAND)
     assert answer is not None
     return answer
@@ -62,21 +65,52 @@ def start_together(state: OwnerState, writer: EventWriter, command: StartAll, at
 
     Returns all leases, the refusal of all, or ``Done(found=False)`` where an id means something else already.
     """
+    requests: list[Request] = []
+    for wish in command.requests:
+        request = _fit(state, wish.id or "", wish, command.origin)
+        if isinstance(request, RefusalView):
+            return request
+        requests.append(request)
     at_s = clock.step(state, writer, at_s, PHASE_ON_DEMAND)
-    origin = command.origin or state.spec.cloud.id
-    requests = [
-        Request(
-            request.id or "",
-            Kind.ON_DEMAND,
-            request.cores,
-            request.lifetime_s,
-            origin=origin,
-            **request.needs,
-        )
-        for request in command.requests
-    ]
-    writer.record(start_all(state.cloud, requests, at_s), offers=False)
+    launches = {request.id or "": request.launch for request in command.requests}
+    writer.record(start_all(state.cloud, requests, at_s), offers=False, launches=launches)
     return _joint_answer(_known_answers(state, command))
+
+
+def _fit(
+    state: OwnerState, instance: str, wish: StartOnDemand | OnDemandRequest, origin: str | None
+) -> Request | RefusalView:
+    """Return the request for an instance with all that it takes, or its refusal if the cloud cannot start it.
+
+    Those of a real cloud's own users run there already, or are room that is kept for them.
+    """
+    request = Request(
+        instance,
+        Kind.ON_DEMAND,
+        wish.cores,
+        wish.lifetime_s,
+        origin=origin or state.spec.cloud.id,
+        **wish.needs,
+    )
+    if state.spec.is_real and request.origin == state.spec.cloud.id:
+        return request
+    fitted = state.spec.fit(request, wish.launch)
+    if isinstance(fitted, Request):
+        return fitted
+    return to_refusal_view(Refusal(state.spec.cloud.id, fitted.reason), fitted.why, cores=request.cores)
+
+
+def list_sold(state: OwnerState, writer: EventWriter, command: ListSold, at_s: float) -> Answer:
+    """Return the on-demand leases of other members, running or booked."""
+    del command
+    clock.advance(state, writer, at_s)
+    inventory = state.cloud.inventory
+    answers = [
+        state.known(instance.id, Kind.ON_DEMAND)
+        for instance in (*inventory, *inventory.booked())
+        if instance.kind is Kind.ON_DEMAND and instance.origin != state.spec.cloud.id
+    ]
+    return LeasesGranted(leases=tuple(one.lease for one in answers if isinstance(one, LeaseGranted)))
 
 
 def _known_answers(state: OwnerState, command: StartAll) -> list[Answer | None]:
@@ -94,9 +128,12 @@ def _joint_answer(answers: Sequence[Answer | None]) -> Answer:
 
 
 def show(state: OwnerState, writer: EventWriter, command: Show, at_s: float) -> Answer:
-    """Return what is known of an on-demand instance."""
+    """Return what is known of an on-demand instance, and where it went if it was offered to others."""
     clock.advance(state, writer, at_s)
-    return _known_to_origin(state, command) or Done(found=False)
+    answer, offer = _known_to_origin(state, command), state.offers.get(command.instance)
+    if isinstance(answer, RefusalView) and offer is not None:
+        return answer.model_copy(update={"overflow": offer})
+    return answer or Done(found=False)
 
 
 def stop(state: OwnerState, writer: EventWriter, command: StopOnDemand, at_s: float) -> Answer:

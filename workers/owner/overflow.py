@@ -71,7 +71,7 @@ class OverflowOffers:
 def first_offer(instance: str, cores: int, lifetime_s: float, **needs: Any) -> OverflowState:
     """Return a first offer, for the whole lifetime.
 
-    ``needs``: what it needs beside cores, see ``broker.contract.convert.to_needs_fields``.
+    ``needs``: what it needs beside cores, see ``broker.contract.convert.to_needs_fields``, and its launch.
     """
     return OverflowState(
         instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s, **needs
@@ -83,7 +83,7 @@ def stream_entry(cloud: CloudId, state: OverflowState, sla: float | None) -> dic
     entry: dict[str, Any] = {"cloud": cloud, "instance": state.instance, "attempt": state.attempt}
     if state.state == "offered":
         request = {"cores": state.cores, "lifetime_s": state.remaining_s, "sla": sla, "avoid": state.avoid}
-        return entry | request | state.model_dump(mode="json", include=set(state.dump_needs()))
+        return entry | request | state.model_dump(mode="json", include={*state.dump_needs(), "launch"})
     if state.state == "stopped":
         return entry | {"stop": True, "lease": state.lease}
     return None
@@ -100,6 +100,7 @@ def _offered_again(offer: OverflowState, evicted_by: str | None, now_s: float) -
         cores=offer.cores,
         remaining_s=remaining_s,
         avoid=evicted_by or offer.cloud,
+        launch=offer.launch,
         **offer.dump_needs(),
     )
 

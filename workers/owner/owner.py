@@ -33,6 +33,7 @@ from broker.contract import (
     Lease,
     LeaseGranted,
     LeaseState,
+    ListSold,
     Migrate,
     Overflow,
     QuoteView,
@@ -54,12 +55,12 @@ from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.model.changes import Started
 from cloudsim.model.instances import Quote
-from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, convert, drain, lease_changes, nodes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
-from workers.owner.catalogue import NoFlavour, fit_flavour
+from workers.owner.catalogue import NoFlavour
 from workers.owner.event_writer import Decisions, EventWriter
 from workers.owner.renewals import first_lifetime_s
 from workers.owner.state import ORDERS_KEPT, OwnerSpec, OwnerState
@@ -155,6 +156,7 @@ class Owner:
             StartAll: Handler(act(on_demand.start_together), recall(on_demand.recall_start_all)),
             StopOnDemand: Handler(act(on_demand.stop)),
             Show: Handler(act(on_demand.show)),
+            ListSold: Handler(act(on_demand.list_sold)),
             Overflow: Handler(act(on_demand.note_overflow)),
             Drain: Handler(act(drain.drain), self._recall_order, in_memory=True),
             Reopen: Handler(act(drain.reopen), self._recall_order, in_memory=True),
@@ -237,7 +239,7 @@ class Owner:
         """Answer what a request would get, without reserving anything."""
         self._advance(at_s)
         request, cloud = self._request(command), self.cloud
-        fitted = self._fit(command.launch, request)
+        fitted = self.spec.fit(request, command.launch)
         answer, ask = self._consider(fitted, is_ask=True), partial(self._ask, command.launch)
         offers = other_sizes(request, self._sizes_for(request), ask) if command.other_sizes else ()
         if isinstance(answer, Refusal):
@@ -251,7 +253,7 @@ class Owner:
         """Reserve an instance until the broker confirms or releases it, or decline."""
         at_s = clock.step(self.state, self._writer, at_s, PHASE_SPOT)
         request = self._request(command)
-        fitted = self._fit(command.launch, request)
+        fitted = self.spec.fit(request, command.launch)
         quote = self._consider(fitted, is_ask=False)
         if isinstance(quote, Refusal):
             refusal = self._refusal(request, fitted, quote, command.launch)
@@ -301,21 +303,13 @@ class Owner:
 
     def _ask(self, launch: Launch | None, request: Request) -> Quote | Refusal:
         """Return what the cloud would answer, without counting the request."""
-        return self._answer(self._fit(launch, request), self.cloud.quote)
+        return self._answer(self.spec.fit(request, launch), self.cloud.quote)
 
     def _answer(
         self, fitted: Request | NoFlavour, decide: Callable[[Request], Quote | Refusal]
     ) -> Quote | Refusal:
         """Let the cloud decide on a request; refuse one for which it has no instance, and do not count it."""
         return decide(fitted) if isinstance(fitted, Request) else Refusal(self.cloud.spec.id, fitted[0])
-
-    def _fit(self, launch: Launch | None, request: Request) -> Request | NoFlavour:
-        """Return a request for all that its instance takes; or why there is none, and the same in words."""
-        if self.spec.catalogue is not None:
-            return fit_flavour(self.spec.catalogue(), request, launch, self.cloud.spec.details.resources[1:])
-        if launch is not None:
-            return NoFlavour(RefusalReason.NOT_ALLOWED, "the instances of a simulated cloud run nothing")
-        return request
 
     def _request_for_a_period(self, command: Ask | Reserve) -> Request:
         """Convert a command to a request; one without a lifetime asks for a whole renewal period."""
@@ -338,7 +332,7 @@ class Owner:
         request = self._request_for_a_period(command)
         if command.lifetime_s is not None:
             return request
-        fitted = self._fit(command.launch, request)
+        fitted = self.spec.fit(request, command.launch)
         sized = fitted if isinstance(fitted, Request) else request
         return replace(request, lifetime_s=first_lifetime_s(self.cloud, sized))
 
@@ -394,7 +388,7 @@ class Owner:
         """Return a command that names all that its instance takes, which its table must be made for."""
         if self.spec.catalogue is None or not isinstance(command, Ask | Reserve):
             return command
-        fitted = self._fit(command.launch, self._request_for_a_period(command))
+        fitted = self.spec.fit(self._request_for_a_period(command), command.launch)
         amounts = fitted.amounts if isinstance(fitted, Request) else ()
         return command.model_copy(update={"resources": dict(amounts)}) if amounts else command
 

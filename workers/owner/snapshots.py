@@ -157,7 +157,9 @@ def restored(spec: OwnerSpec, snapshot: Snapshot) -> OwnerState:
     state.orders = dict.fromkeys(head.orders)
     state.booked = {lease.id: lease for lease in head.booked}
     state.sequence, state.admitted, state.evicted = head.sequence, head.admitted, head.evicted
-    state.opened, state.place, state.waited_s = head.opened, head.place, head.waited_s
+    state.place, state.waited_s = head.place, head.waited_s
+    if head.opened is not None:
+        state.note_opening(head.opened)
     return state
 
 

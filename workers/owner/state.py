@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
 from broker.contract.instances import InstanceCatalogue
+from broker.contract.launch import Launch
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
@@ -27,12 +28,13 @@ from cloudsim.model.changes import (
     Withdrawn,
     for_nobody,
 )
-from cloudsim.model.refusals import Refusal
+from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import HEADROOM
 from cloudsim.traces.trace import Trace
 from workers.owner import convert
 from workers.owner.answer_log import AnswerLog, Lapsed, Released
+from workers.owner.catalogue import NoFlavour, fit_flavour
 from workers.owner.overflow import OverflowOffers
 from workers.owner.recorded_history import RecordedHistory
 from workers.owner.renewals import RenewalSchedule
@@ -67,6 +69,19 @@ class OwnerSpec:
     overflow: bool = False
     overflow_sla: float | None = None
     catalogue: Callable[[], InstanceCatalogue | None] | None = None
+
+    @property
+    def is_real(self) -> bool:
+        """True if the leases of the cloud are instances of a real one, which has users of its own."""
+        return self.catalogue is not None
+
+    def fit(self, request: Request, launch: Launch | None) -> Request | NoFlavour:
+        """Return a request for all that its instance takes; or why there is none, and the same in words."""
+        if self.catalogue is not None:
+            return fit_flavour(self.catalogue(), request, launch, self.cloud.details.resources[1:])
+        if launch is not None:
+            return NoFlavour(RefusalReason.NOT_ALLOWED, "the instances of a simulated cloud run nothing")
+        return request
 
 
 class OwnerState:
@@ -166,13 +181,19 @@ class OwnerState:
             case Event(kind=EventKind.OVERFLOW) if event.overflow is not None:
                 self.offers.apply(event.overflow)
             case Event(kind=EventKind.OPENED):
-                self.opened = event
+                self.note_opening(event)
             case Event(kind=EventKind.CORDONED):
                 self._note_order(event.attempt)  # the cloud knows its closed nodes
             case Event(kind=EventKind.TABLE):
                 pass  # the table itself is made again from the history
             case _:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
+
+    def note_opening(self, event: Event) -> None:
+        """Note that the cloud opened. What was recorded of a real cloud's users is past then."""
+        self.opened = event
+        if self.spec.is_real:  # its record may have grown since, as prices do
+            self.cloud.end_own_load()
 
     def _note_released(self, event: Event) -> None:
         """Note the release of a reservation, of one that must never come, or the lapse of one."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import Header, Query, Request
 from starlette.responses import Response
@@ -21,7 +20,7 @@ from broker.api.dependencies import (
 )
 from broker.api.openapi import document_body, problem_responses
 from broker.api.services.leases import is_extended, new_end_s
-from broker.contract import ExtensionRequest, Lease, LeaseGranted, LeaseState, RefusalView, read_message
+from broker.contract import ExtensionRequest, Lease, LeaseGranted, LeaseState, RefusalView
 from broker.contract.instances import InstanceRecord
 from broker.leases.pages import LeaseFilter
 from broker.schemas.leases import Cancellation, Leases
@@ -61,12 +60,10 @@ async def instance(services: Services, lease_id: str, permitted: ReadLease) -> R
     404 before it is asked for, some time after its end, and on simulated clouds.
     """
     del lease_id  # permitted holds the lease
-    lease = permitted.lease
-    key = services.keys.instances(lease.cloud)
-    text = await cast("Awaitable[bytes | None]", services.redis.hget(key, lease.id))
-    if text is None:
+    record = await services.leases.get_instance(permitted.lease)
+    if record is None:
         raise problems.not_found("instance")
-    return json_response(read_message(InstanceRecord, text))
+    return json_response(record)
 
 
 @router.get(

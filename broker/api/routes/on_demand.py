@@ -30,6 +30,7 @@ from broker.contract import (
     OnDemandRequests,
     RefusalView,
 )
+from broker.contract.instances import InstanceRecord
 from broker.requests.routing import Member
 from broker.schemas.on_demand import Stopped
 from broker.schemas.requests import Admission, Admissions
@@ -54,7 +55,8 @@ async def start_on_demand(
     With overflow on, what is refused is offered to the federation as spot. Several requests with
     ``all_or_nothing``: all are placed, or none is and nobody is evicted. Members that are no users of the
     cloud may start instances where it sells on-demand (``sells_on_demand``), at its on-demand price; the ids
-    of these go after the name of the member, and only the member and operators may stop them.
+    of these go after the name of the member, and only the member and operators may stop them. On a real cloud
+    ``launch`` says what they run.
     """
     del cloud  # member holds it
     body = await parsing.read_json(request)
@@ -130,6 +132,29 @@ async def on_demand(
             raise problems.not_found("instance")
 
 
+@router.get(
+    "/clouds/{cloud}/on-demand-instances/{instance:path}",
+    summary="The instance of an on-demand lease on a real cloud",
+    response_model=InstanceRecord,
+    responses=problem_responses(404),
+)
+async def sold_instance(
+    services: Services, cloud: str, instance: str, caller: OnDemandReader, member: MemberCloud
+) -> Response:
+    """Return the name, addresses and state of what another member started on a cloud that sells on-demand.
+
+    404 before it is asked for, and some time after its end.
+    """
+    del member  # checked to exist
+    answer = (
+        await services.on_demand.show(cloud, instance, caller.origin) if parsing.is_id(instance) else None
+    )
+    record = await services.leases.get_instance(answer.lease) if isinstance(answer, LeaseGranted) else None
+    if record is None:
+        raise problems.not_found("instance")
+    return json_response(record)
+
+
 @router.delete(
     "/clouds/{cloud}/on-demand/{instance:path}",
     summary="Stop an on-demand instance",
@@ -189,7 +214,7 @@ def _checked(
 
     Raises ProblemError (422) if the cloud does not take requests, or an id cannot be used.
     """
-    if member.info.instances is not None:
+    if member.info.instances is not None and not caller.guest:
         message = "is a real cloud: its users call it themselves, and what they start there is counted here"
         raise problems.invalid_field("cloud", message)
     reserved = tuple(f"{member.info.id}/{prefix}" for prefix in RESERVED)

@@ -18,6 +18,7 @@ from broker.contract import (
     Lease,
     LeaseGranted,
 )
+from broker.contract.instances import InstanceRecord
 from broker.contract.leases import parse_attempt_id
 from broker.leases.pages import CursorError, LeaseFilter, LeasePages
 from broker.leases.store import MISPLACED, LeaseStore, record_retention_s
@@ -47,6 +48,10 @@ class LeaseService:
     async def get(self, lease_id: str) -> Lease | None:
         """Return a spot lease as it is now, None if there is none of that id."""
         return await self._store.get(lease_id)
+
+    async def get_instance(self, lease: Lease) -> InstanceRecord | None:
+        """Return the instance of a lease on a real cloud, None if its agent knows none."""
+        return await self._store.get_instance(lease)
 
     async def page(
         self, wanted: LeaseFilter, limit: int, cursor: str | None = None

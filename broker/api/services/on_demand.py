@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from uuid import uuid4
 
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import Answer, Lease, OnDemandRequest, Show, StartAll, StartOnDemand, StopOnDemand
+from broker.requests.launches import LaunchSealer
 
 
 class OnDemandService:
@@ -17,11 +18,12 @@ class OnDemandService:
     None means the cloud's own users when starting, and any origin when stopping or showing.
     """
 
-    def __init__(self, owners: OwnerCalls):
-        self._owners = owners
+    def __init__(self, owners: OwnerCalls, sealer: LaunchSealer):
+        self._owners, self._sealer = owners, sealer
 
     async def start(self, cloud: str, request: OnDemandRequest, origin: str | None = None) -> Answer | None:
-        """Start an instance; ``request`` has an id."""
+        """Start an instance; ``request`` has an id. Raises UnsuitableError."""
+        (request,) = await self._seal(cloud, [request])
         assert request.id is not None
         command = StartOnDemand(
             id=f"{request.id}:start",
@@ -30,6 +32,7 @@ class OnDemandService:
             cores=request.cores,
             lifetime_s=request.lifetime_s,
             origin=origin,
+            launch=request.launch,
             **request.dump_needs(),
         )
         return await self._owners.call(cloud, command)
@@ -37,7 +40,8 @@ class OnDemandService:
     async def start_all(
         self, cloud: str, requests: Sequence[OnDemandRequest], origin: str | None = None
     ) -> Answer | None:
-        """Start several instances, or none of them."""
+        """Start several instances, or none of them. Raises UnsuitableError."""
+        requests = await self._seal(cloud, requests)
         command = StartAll(
             id=f"{requests[0].id}:start_all",
             reply_to=self._owners.reply_to,
@@ -45,6 +49,18 @@ class OnDemandService:
             origin=origin,
         )
         return await self._owners.call(cloud, command)
+
+    async def _seal(self, cloud: str, requests: Sequence[OnDemandRequest]) -> list[OnDemandRequest]:
+        """Return the requests without the secrets of their launches, which the cloud's agent may read."""
+        names: dict[Hashable, str] = {}
+        return [
+            request
+            if request.launch is None
+            else request.model_copy(
+                update={"launch": await self._sealer.seal_for(request.launch, (cloud,), names)}
+            )
+            for request in requests
+        ]
 
     async def stop(self, cloud: str, instance: str, origin: str | None = None) -> Answer | None:
         """Stop an instance."""
@@ -67,4 +83,6 @@ def matches_request(lease: Lease, request: OnDemandRequest, origin: str | None) 
     """
     needs = (request.resources, request.labels, request.group, request.spread)
     same = lease.cores == request.cores and (lease.amounts, lease.labels, lease.group, lease.spread) == needs
-    return same and origin in (None, lease.origin)
+    asked = request.launch and request.launch.without_secrets()
+    held = lease.launch and lease.launch.model_copy(update={"sealed": None})
+    return same and asked == held and origin in (None, lease.origin)

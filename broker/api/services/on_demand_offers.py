@@ -20,10 +20,8 @@ def on_demand_offers(request: SpotRequest, members: Iterable[Member]) -> list[On
     """Return the cheapest offers of clouds that sell on-demand and have nodes on which the request fits.
 
     Only targets of the request are considered, if it names any; at most ``MOST_OFFERS`` offers are returned.
-    None is returned for a request that says what its instance runs: that is bought on spot only.
+    A request that says what its instance runs is offered real clouds only.
     """
-    if request.launch is not None:
-        return []
     offers = [
         (price, member.info.order, _offer(request, member, price))
         for member in members
@@ -37,6 +35,8 @@ def _sells(member: Member, request: SpotRequest) -> bool:
     if not (info.sells_on_demand and member.reachable and info.time == "wall"):
         return False
     if request.targets is not None and info.id not in request.targets:
+        return False
+    if request.launch is not None and info.instances is None:
         return False
     if advert is not None and info.cores - advert.on_demand_cores < request.cores:
         return False

@@ -22,7 +22,9 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.api.services.leases import LeaseService
-from broker.contract import CloudId, EventKind, Id, Lease, Needs, Overflow, SpotRequest, read_message
+from broker.contract import CloudId, EventKind, Id, Launch, Lease, Needs, Overflow, SpotRequest, read_message
+from broker.contract.leases import OVERFLOW_PREFIX
+from broker.contract.version import since
 from broker.requests.errors import InFlightError
 from broker.requests.members import MembershipView
 from broker.requests.models import Accept, AcceptOutcome, RequestAnswer
@@ -49,7 +51,6 @@ GROUP = "overflow"
 #: once.
 RESUBMITTED_WITHIN_S = 2.0
 PRINCIPAL = "overflow"
-_PREFIX = "overflow/"
 _OUTCOMES: dict[EventKind, Literal["evicted", "completed"]] = {
     EventKind.EVICTED: "evicted",
     EventKind.FAILED: "evicted",  # it ended early as well
@@ -62,7 +63,7 @@ class OverflowOffer(Needs):
     """One entry of the overflow stream: attempt ``attempt`` to place ``instance`` of ``cloud`` elsewhere.
 
     avoid: the cloud that evicted it last. stop: its user has stopped it. lease: the lease that it got, if
-    any.
+    any. launch: what it runs, of a real cloud; its secrets are sealed already.
     """
 
     cloud: CloudId
@@ -74,11 +75,12 @@ class OverflowOffer(Needs):
     avoid: CloudId | None = None
     stop: bool = False
     lease: Id | None = None
+    launch: Launch | None = since(4)
 
     @property
     def request_id(self) -> str:
         """The id of the spot request. It names the cloud: two clouds may use the same id for an instance."""
-        return f"{_PREFIX}{self.cloud}/{self.instance}/{self.attempt}"
+        return f"{OVERFLOW_PREFIX}{self.cloud}/{self.instance}/{self.attempt}"
 
 
 class OverflowService:
@@ -148,6 +150,7 @@ class OverflowService:
                 lifetime_s=offer.lifetime_s,
                 sla=offer.sla,
                 targets=await self._targets(offer),
+                launch=offer.launch,
                 **offer.dump_needs(),
             )  # fmt: skip
         except SignatureError as error:
@@ -178,7 +181,7 @@ class OverflowService:
         if len(offer.request_id) > LONGEST_REQUEST_ID:
             await self._report(offer.cloud, _refused(offer))
             return True
-        (result,) = await self._submissions.submit([request], PRINCIPAL)
+        (result,) = await self._submissions.submit([request], PRINCIPAL, is_sealed=True)
         if isinstance(result, InFlightError):
             return False
         if isinstance(result, RequestAnswer) and result.lease is not None:
@@ -225,15 +228,21 @@ class OverflowService:
         """Tell owners which leases of their offers have ended, by the public events ``texts``."""
         batches: dict[str, list[Overflow]] = {}
         for text in texts:
-            if b'"request":"' + _PREFIX.encode() not in text:
+            if b'"request":"' + OVERFLOW_PREFIX.encode() not in text:
                 continue  # nearly all events; not worth parsing
             event = try_parse_event(text)
             if event is None:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease
-            if outcome is None or lease is None or not lease.request.startswith(f"{_PREFIX}{lease.origin}/"):
+            if (
+                outcome is None
+                or lease is None
+                or not lease.request.startswith(f"{OVERFLOW_PREFIX}{lease.origin}/")
+            ):
                 continue
-            instance, _, attempt = lease.request.removeprefix(f"{_PREFIX}{lease.origin}/").rpartition("/")
+            instance, _, attempt = lease.request.removeprefix(f"{OVERFLOW_PREFIX}{lease.origin}/").rpartition(
+                "/"
+            )
             if not attempt.isdecimal():
                 continue  # a request that a user named like an offer
             batches.setdefault(lease.origin, []).append(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from broker.client.results import GrantedRequest, RefusedRequest, make_refused
 from broker.client.transport import Resource, parse, quote_id, with_id
 from broker.contract import Lease, Needs, OnDemandRequest, SpotRequest
+from broker.contract.instances import InstanceRecord
 from broker.schemas.on_demand import OnDemandOffer
 from broker.schemas.problems import Problem
 from broker.schemas.requests import Admission
@@ -46,6 +47,17 @@ class OnDemandResource(Resource):
             make_refused(parse(Problem, response)) if response.status_code == 409 else parse(Lease, response)
         )
 
+    def get_instance(self, cloud: str, instance: str) -> InstanceRecord:
+        """Return the name, addresses and state of an instance that was bought on a real cloud.
+
+        Raises
+        ------
+        NotFoundError
+            When the cloud or the instance is unknown, before it is asked for, and some time after its end.
+        """
+        path = f"/v1/clouds/{quote_id(cloud)}/on-demand-instances/{quote_id(instance)}"
+        return parse(InstanceRecord, self._transport.send("GET", path))
+
     def stop(self, cloud: str, instance: str) -> None:
         """Stop an on-demand instance.
 
@@ -66,7 +78,7 @@ class OnDemandResource(Resource):
         """
         needs = request.model_dump(include=set(Needs.model_fields))
         on_demand = OnDemandRequest(
-            id=request.id, cores=request.cores, lifetime_s=request.lifetime_s, **needs
+            id=request.id, cores=request.cores, lifetime_s=request.lifetime_s, launch=request.launch, **needs
         )
         for offer in offers:
             answer = self.start(offer.cloud, with_id(on_demand))

@@ -92,10 +92,16 @@ class RealOpenStack:
         found: dict[str, Any] = self.get(f"/servers/{server_id}")["server"]
         return found
 
-    def create(self, flavor: str, user: str = "demo") -> dict[str, Any]:
-        """A user starts a server; what it became, once that is known."""
+    def create(self, flavor: str, user: str = "demo", **more: Any) -> dict[str, Any]:
+        """A user starts a server; what it became, once that is known. more: of the request."""
         flavors = {one["name"]: one["id"] for one in self.get("/flavors")["flavors"]}
-        asked = {"name": "own", "imageRef": self.image, "flavorRef": flavors[flavor], "networks": "none"}
+        asked = {
+            "name": "own",
+            "imageRef": self.image,
+            "flavorRef": flavors[flavor],
+            "networks": "none",
+            **more,
+        }
         answer = self.call("POST", "/servers", {"server": asked}, user)
         answer.raise_for_status()
         server_id = answer.json()["server"]["id"]

@@ -105,6 +105,16 @@ def test_started_again_it_is_the_same_job_even_when_it_has_ended(slurm: Cluster)
 
 
 @on_a_cluster
+def test_what_is_sold_on_demand_runs_in_a_partition_that_nothing_preempts(slurm: Cluster) -> None:
+    driver = slurm.driver(on_demand_partition="regular")
+    driver.start(replace(ONE, lease="B:vm-1", is_preemptible=False))
+    sold = running(slurm, driver, "B:vm-1")
+    assert slurm.run("squeue", "--noheader", f"--jobs={sold.id}", "--format=%P").strip() == "regular"
+    driver.end("B:vm-1")
+    ended(driver, sold)
+
+
+@on_a_cluster
 def test_drivers_that_start_it_at_once_leave_one_job(slurm: Cluster) -> None:
     one = replace(ONE, lease="at-once.1", cores=1)
     together = threading.Barrier(4)

@@ -20,6 +20,7 @@ from broker.identity.redis_acl import (
     CHANNELS,
     COMMANDS,
     RIGHTS,
+    User,
     hash_password,
     list_users,
     login_url,
@@ -88,6 +89,15 @@ def test_no_line_allows_what_leads_out_of_it(user) -> None:
         other = {"A": "B", "B": "A"}[user.cloud]
         assert not re.search(rf"[:.]{other}(\W|$)", line)
     assert ("config|get" in allowed) == (user.party == "operator")
+
+
+def test_an_agent_writes_the_secrets_of_its_own_users_alone_and_reads_whom_they_may_go_to() -> None:
+    line = render_user(KEYS, User("f-instances-A", "instances", "A"), [])
+    (written,) = re.findall(r"\(\+set ([^)]*)\)", line)
+    assert written == f"%W~{KEYS.overflow_launch('A', '*')}"
+    words = line.replace("(", " ").split()
+    assert {f"%R~{KEYS.overflow_launch('*', '*')}", f"%R~{KEYS.catalogue('*')}"} <= set(words)
+    assert f"~{KEYS.catalogue('A')}" in words
 
 
 def test_every_command_of_a_script_is_allowed() -> None:

@@ -114,18 +114,22 @@ def test_a_real_cloud_has_instances_and_perhaps_a_record_of_its_load(tmp_path: P
     assert real.instances == {"driver": "ec2", "anything": ["at", "all"]}
     assert len(real.own_load) == 0
     assert federation.ends_s == math.inf
-    for wrong, field in (
-        ('driver = "process"', "driver"),
-        ("overflow = true", "overflow"),
-        (
-            "sells_on_demand = true\non_demand_usd_per_core_hour = 1\nspot_usd_per_core_hour = 1",
-            "sells_on_demand",
-        ),
-    ):
-        file.write_text(REAL.replace('id = "real"', f'id = "real"\n{wrong}'))
-        with pytest.raises(SpecError, match="does not go with instances") as raised:
+    file.write_text(REAL.replace('id = "real"', 'id = "real"\ndriver = "process"'))
+    with pytest.raises(SpecError, match="does not go with instances") as raised:
+        load_federation(file, None)
+    assert raised.value.field == "cloud[0].driver"
+    sold = f"sells_on_demand = true\n{SPOT} = 1\n{ON_DEMAND} = 1"
+    file.write_text(REAL.replace('id = "real"', f'id = "real"\n{sold}'))
+    assert load_federation(file, None).clouds[0].sells_on_demand
+    overflow = {"own": REAL.replace('id = "real"', 'id = "real"\noverflow = true'),
+                "table": f"{REAL}[cloud.instances.overflow]\n"}  # fmt: skip
+    for text in overflow.values():
+        file.write_text(text)
+        with pytest.raises(SpecError, match=r"goes with the table instances\.overflow") as raised:
             load_federation(file, None)
-        assert raised.value.field == f"cloud[0].{field}"
+        assert raised.value.field == "cloud[0].overflow"
+    file.write_text(f"{overflow['own']}[cloud.instances.overflow]\n")
+    assert load_federation(file, None).clouds[0].overflow
     file.write_text(REAL.replace('id = "real"', 'id = "real"\ntrace = "b.txt"'))
     (tmp_path / "b.txt").write_text(TRACE)
     federation = load_federation(file, None)

@@ -22,6 +22,7 @@ from tests.unit.workers.owners import (
     gone,
     harmless_table,
     lease_state,
+    load,
     reserve,
     start,
 )
@@ -120,6 +121,34 @@ def test_a_cloud_known_to_take_back_promises_once_enough_has_lived() -> None:
     assert isinstance(world.quote(5 * DAY), RefusalView)
     world.refresh(6 * DAY)  # thirty
     assert isinstance(world.quote(6 * DAY), QuoteView)
+
+
+def test_a_history_of_prices_is_past_when_the_cloud_opens_and_no_evidence_that_instances_live() -> None:
+    """Below the bid for thirty days but for an hour; afterwards the file of prices has grown."""
+    past = load((20 * DAY, 20 * DAY + HOUR, 8), (30 * DAY, 30 * DAY, 1))
+    grown = load((20 * DAY, 20 * DAY + HOUR, 8), (30 * DAY + HOUR, 40 * DAY, 8), (40 * DAY, 40 * DAY, 1))
+    cloud = CloudSpec("A", (8,), takes_back=True)
+    live = Live(OwnerSpec(cloud, own_load=past, catalogue=lambda: None))
+    live.advance(30 * DAY)
+    live.take(live.owner.open(30 * DAY, NOW))
+    table = LocalPredictor(sampler_spec(cloud, 0, PLENTY), [1]).table(
+        live.owner.cloud.history.cut(30 * DAY), 30 * DAY
+    )
+    live.take(live.owner.adopt(table, NOW))
+    live.table = live.owner.cloud.table
+    assert table.estimate(1, 8, DAY).eviction_probability == pytest.approx(1 / 30, abs=0.02)
+    refused = live.tell(ask(1, HOUR, SLA), 30 * DAY)
+    assert isinstance(refused, RefusalView)
+    assert refused.reason is RefusalReason.RISK_TOO_HIGH
+    packed = snapshots.pack(snapshots.take(live.owner.state, "1-1", ""))
+    live.spec = OwnerSpec(cloud, own_load=grown, catalogue=lambda: None)
+    live.crash()
+    live.advance(35 * DAY)
+    assert list(live.owner.cloud.inventory) == [], "what the price was since is no user of today"
+    restored = snapshots.restored(live.spec, snapshots.unpack(packed))
+    restored.cloud.advance(35 * DAY)
+    assert list(restored.cloud.inventory) == []
+    assert live.tell(reserve("a.1", 8, HOUR), 35 * DAY).answer == "lease"
 
 
 def test_ends_that_others_bring_about_are_no_take_backs() -> None:

@@ -65,7 +65,7 @@ class DesiredInstance:
 
     amounts: resources that it needs beside cores. labels: what its flavour must be. launch: what its
     holder has chosen, with the secrets. host: the cloud's host that it must run on; None leaves that to the
-    cloud.
+    cloud. is_preemptible: False for on-demand that was sold, which is never taken back.
     """
 
     lease: str
@@ -75,6 +75,7 @@ class DesiredInstance:
     labels: Mapping[str, str] = field(default_factory=dict)
     launch: Launch = field(default_factory=Launch)
     host: str | None = None
+    is_preemptible: bool = True
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,11 @@ class CommonOptions(BaseModel):
     def lists_all_users(self) -> bool:
         """True if the cloud lists instances of all its users."""
         return True
+
+    @property
+    def selling_fault(self) -> tuple[str, str] | None:
+        """The field without which nothing can be sold on-demand, and why; None if it can."""
+        return None
 
     def offer(self, flavours: Iterable[CloudFlavour]) -> list[CloudFlavour]:
         """Return those of a cloud's flavours that leases get: those of the file first, then the smallest.

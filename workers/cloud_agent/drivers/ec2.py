@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlencode, urlsplit
@@ -45,6 +45,7 @@ from workers.cloud_agent.drivers.base import (
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
+from workers.cloud_agent.price_history import Price, SpotMarket
 from workers.cloud_agent.tags import InstanceTags
 
 #: Instances that one answer lists at most; AWS gives no more than a thousand.
@@ -55,6 +56,8 @@ MOST_PAGES = 1000
 #: Seconds for which the cloud's answers about its sizes are kept.
 SIZES_S = 3600.0
 
+#: The fields of a price, as AWS's command line names them.
+_PRICE_FIELDS = ("AvailabilityZone", "InstanceType", "ProductDescription", "SpotPrice", "Timestamp")
 #: Seconds from AWS's mark on a spot instance to its end ("Spot Instance interruption notices").
 INTERRUPTED_AFTER_S = 120.0
 
@@ -310,7 +313,7 @@ class Ec2Driver:
         parameters |= _numbered("SecurityGroupId" if subnet else "SecurityGroup", groups)
         if options.dialect is Dialect.EUCALYPTUS:
             return parameters
-        if options.spot:
+        if options.spot and desired.is_preemptible:
             parameters["InstanceMarketOptions.MarketType"] = "spot"
         parameters["MetadataOptions.InstanceMetadataTags"] = "enabled"
         parameters["TagSpecification.1.ResourceType"] = "instance"
@@ -435,6 +438,20 @@ class Ec2Driver:
             yield make_flavour(
                 _text(size, "instanceType"), int(_text(size, "vCpuInfo/{*}defaultVCpus")), amounts, labels
             )
+
+    def read_prices(self, market: SpotMarket, since: datetime) -> list[Price]:
+        """Return the prices of a market of AWS since then, and the one that was in force then."""
+        parameters = {
+            "InstanceType.1": market.instance_type,
+            "AvailabilityZone": market.zone,
+            "ProductDescription.1": market.product,
+            "StartTime": f"{since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "MaxResults": str(PAGE),
+        }
+        return [
+            {name: _text(item, name[0].lower() + name[1:]) for name in _PRICE_FIELDS}
+            for item in self._pages("DescribeSpotPriceHistory", "{*}spotPriceHistorySet/{*}item", parameters)
+        ]
 
     def _interruptions(self) -> dict[str, float]:
         """Return when AWS takes back marked spot instances, by the ids of their requests."""

@@ -5,6 +5,7 @@ It is tested against a server that answers as the published API reference says, 
 
 from __future__ import annotations
 
+import base64
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,17 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.common.openstack_identity import OpenStackIdentityEndpointType
 from libcloud.compute.drivers.openstack import OpenStack_1_1_Connection
-from pydantic import Field, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic import field_validator as checked
 
-from broker.contract.launch import Word
+from broker.contract import OverflowTerms
+from broker.contract.launch import Launch, Word
 from broker.doctor.check import CheckResult, failure, ok
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import InputError
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -31,6 +35,7 @@ from workers.cloud_agent.drivers.base import (
     CloudHost,
     CloudInstance,
     DesiredInstance,
+    Duration,
     HttpOptions,
     InstanceError,
     InstanceState,
@@ -42,7 +47,7 @@ from workers.cloud_agent.drivers.base import (
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
-from workers.cloud_agent.tags import InstanceTags
+from workers.cloud_agent.tags import MOST_VALUE, InstanceTags
 
 #: Servers that one answer lists at most; Nova's own limit is often a thousand.
 PAGE = 500
@@ -78,6 +83,10 @@ _QUOTAS = (
 
 #: From 2.53 on, a hypervisor goes by the id that Placement has for it.
 _HYPERVISOR_VERSION = {"X-OpenStack-Nova-API-Version": "2.53"}
+_USER_DATA = "OS-EXT-SRV-ATTR:user_data"
+
+#: Begins what is appended to the description of a failed server.
+_TOLD = "[spotfed] "
 
 _PCI_ALIAS = "pci_passthrough:alias"
 
@@ -96,6 +105,23 @@ _ENDING = ("SOFT_DELETED",)
 _STOPPED = ("ERROR", "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED")
 
 
+class OverflowOptions(BaseModel):
+    """The table ``[cloud.instances.overflow]``: what failed requests of own users are at other clouds.
+
+    images: the names or ids of own images, and the words for them in launches; requests of other images are
+    not offered. lifetime_s: how long they run there; None offers only requests that say so. resources: the
+    amounts of flavors that other clouds must have; None for all.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, populate_by_name=True
+    )
+
+    images: dict[Word, Word] = Field(min_length=1)
+    lifetime_s: Annotated[Duration, Field(gt=0)] | None = Field(None, alias="lifetime")
+    resources: tuple[Word, ...] | None = Field(None, strict=False)
+
+
 class OpenStackOptions(HttpOptions):
     """Options of the driver "openstack", for Nova of release Rocky (microversion 2.61) or newer.
 
@@ -104,11 +130,15 @@ class OpenStackOptions(HttpOptions):
     that instances of leases belong to. project_domain: the id of its domain. user_domain: the name of the
     user's domain. application_credential: True if user and secret are those of an application credential;
     then no project is named. all_users: list servers of all projects, which takes an administrator's role.
+    overflow: how failed requests of own users are offered to other clouds; None: not at all.
+    on_demand_project: the project of what is sold on-demand; None for the same one. Nova's filter
+    (``deploy/openstack``) knows instances of leases by their project, so with it there must be two.
     """
 
     export: ClassVar[str] = "`openstack server list --all-projects --long -f json`"
     driver: Literal["openstack"]
     project: Word | None = None
+    on_demand_project: Word | None = None
     project_domain: Word = "default"
     user_domain: Word = "Default"
     application_credential: bool = Field(False, validate_default=True)
@@ -116,15 +146,31 @@ class OpenStackOptions(HttpOptions):
     interface: Literal["public", "internal", "admin"] = "public"
     networks: tuple[Word, ...] = Field((), strict=False)
     all_users: bool = False
+    overflow: OverflowOptions | None = None
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images that the file names, also those of own users that other clouds have."""
+        own = () if self.overflow is None else self.overflow.images
+        return tuple(dict.fromkeys([*super().images, *own]))
 
     @property
     def lists_all_users(self) -> bool:
         """True if servers of all projects are listed."""
         return self.all_users
 
+    @checked("overflow")
+    @classmethod
+    def _sees_requests(cls, overflow: OverflowOptions | None, info: ValidationInfo) -> OverflowOptions | None:
+        if overflow is not None and not info.data.get("all_users"):
+            raise ValueError("needs all_users = true: only an administrator sees what a request asked for")
+        return overflow
+
     @checked("application_credential")
     @classmethod
     def _in_a_project(cls, application_credential: bool, info: ValidationInfo) -> bool:
+        if application_credential and info.data.get("on_demand_project") is not None:
+            raise ValueError("an application credential is of one project: leave on_demand_project out")
         if (info.data.get("project") is None) is not application_credential:
             raise ValueError(
                 "name a project, or take an application credential, which is of one project already"
@@ -156,6 +202,10 @@ class OpenStackDriver:
         # Of what was listed last: the faults of servers that failed, and the servers of leases.
         self._faults: dict[str, Mapping[str, Any]] = {}
         self._servers: dict[str, str] = {}
+        self._sold: OpenStackDriver | None = None  # of what is sold on-demand, in a project of its own
+        if options.on_demand_project is not None:
+            changes = {"project": options.on_demand_project, "on_demand_project": None, "all_users": False}
+            self._sold = OpenStackDriver(options.model_copy(update=changes), cloud, user, secret)
 
     def list_instances(self) -> list[CloudInstance]:
         """Return all servers of the project, or of all projects. Nova does not list deleted ones."""
@@ -174,7 +224,11 @@ class OpenStackDriver:
             list(pool.map(self._mark, eldest.values()))  # some still built when they were started
         self._faults = {name: fault for name, fault in faults.items() if fault}
         self._servers = {lease: str(server["id"]) for lease, server in eldest.items()}
-        return [self._instance(server, faults.get(server["id"], {})) for server in servers]
+        instances = [self._instance(server, faults.get(server["id"], {})) for server in servers]
+        if self._sold is None:
+            return instances
+        sold = {instance.id: instance for instance in self._sold.list_instances()}
+        return [*(instance for instance in instances if instance.id not in sold), *sold.values()]
 
     def list_flavours(self) -> list[CloudFlavour]:
         """Return Nova's flavors with memory, disk, graphics processors and extra specs.
@@ -189,6 +243,9 @@ class OpenStackDriver:
 
         If there is one that failed before it ran, delete it and raise its fault.
         """
+        if self._sold is not None and not desired.is_preemptible:
+            self._sold.start(desired)
+            return
         tags = self._tags.make_tags(desired)
         servers = self._instances_of(desired.lease)
         failed = [server for server in servers if _has_failed(server)]
@@ -215,7 +272,7 @@ class OpenStackDriver:
     def _mark(self, server: Mapping[str, Any]) -> None:
         """Write a server's own id into its metadata, which Nova takes once it runs."""
         if self._tags.read_id(server["metadata"]) is None and server["status"] == "ACTIVE":
-            with suppress(_NotThereError):
+            with suppress(RefusedError):  # it is gone, or in another project
                 body = {"metadata": self._tags.make_id(str(server["id"]))}
                 self._call("POST", f"/servers/{server['id']}/metadata", body)
 
@@ -234,6 +291,8 @@ class OpenStackDriver:
         known = self._servers.pop(lease, None)
         if known is not None:
             self._delete(known)
+        if self._sold is not None:
+            self._sold.end(lease)
         for server in self._instances_of(lease):
             if server["id"] != known and server.get("OS-EXT-STS:task_state") != "deleting":
                 self._delete(server["id"])
@@ -241,6 +300,70 @@ class OpenStackDriver:
             # There may be none, or it may not be deleted: the lease has ended anyway.
             with suppress(RefusedError):
                 self._call("DELETE", f"/os-keypairs/{self._tags.make_token(lease)}")
+
+    def read_overflow(self, own_id: str) -> OverflowTerms | None:
+        """Return what a failed server asks of other clouds; None if its user does not want it there.
+
+        Its metadata may say for how long it runs elsewhere (``<prefix>:overflow = 6h``), or ``no``.
+        """
+        options = self._options.overflow
+        assert options is not None
+        server = self._call("GET", f"/servers/{own_id}")["server"]
+        lifetime_s = self._overflow_lifetime_s(server["metadata"], options)
+        if lifetime_s is None:
+            return None
+        words = {self._image_id(image): word for image, word in options.images.items()}
+        image = server["image"]["id"] if server["image"] else "a volume"
+        if image not in words:
+            raise RefusedError(f"instances.overflow.images has no word for {image}")
+        if _USER_DATA not in server:
+            raise RefusedError("Nova does not show its user data: the user needs an administrator's role")
+        flavor = server["flavor"]
+        described = {**flavor, "name": flavor["original_name"]}
+        described["OS-FLV-EXT-DATA:ephemeral"] = flavor.get("ephemeral", 0)
+        amounts = dict(_flavour(described).amounts)
+        try:
+            return OverflowTerms(
+                lifetime_s=lifetime_s,
+                resources={
+                    name: amount
+                    for name, amount in amounts.items()
+                    if options.resources is None or name in options.resources
+                },
+                launch=Launch(
+                    image=words[image], key=self._public_key(server), user_data=_read_user_data(server)
+                ),
+            )
+        except ValidationError as error:
+            why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+            raise RefusedError(f"other clouds do not take what it asks for: {why}") from None
+
+    def _overflow_lifetime_s(self, tags: Mapping[str, str], options: OverflowOptions) -> float | None:
+        own = self._tags.read_overflow(tags)
+        if own is None:
+            return options.lifetime_s
+        if own == "no":
+            return None
+        try:
+            return parse_duration_s(own, field=self._tags.overflow_key)
+        except InputError as error:
+            raise RefusedError(f"its metadata: {error}") from error
+
+    def _public_key(self, server: Mapping[str, Any]) -> str | None:
+        """Return the public key of a server's user, None if it has none."""
+        name = server.get("key_name")
+        if name is None:
+            return None
+        answer = self._call("GET", f"/os-keypairs/{name}", parameters={"user_id": str(server["user_id"])})
+        return str(answer["keypair"]["public_key"])
+
+    def tell_user(self, own_id: str, text: str) -> None:
+        """Append a text to a server's description. Nova takes no metadata or tags of a failed server."""
+        with suppress(_NotThereError):
+            server = self._call("GET", f"/servers/{own_id}")["server"]
+            own = str(server.get("description") or "").partition(_TOLD)[0].rstrip()
+            told = f"{own[: MOST_VALUE - len(_TOLD) - len(text) - 1]} {_TOLD}{text}".strip()
+            self._call("PUT", f"/servers/{own_id}", {"server": {"description": told}})
 
     def check(self) -> Iterator[CheckResult]:
         """Yield the results for clock, images, networks, security groups, key pair and quota.
@@ -252,6 +375,8 @@ class OpenStackDriver:
         for image in options.images:
             yield from guard_check("image", self._check_image(image))
         yield from guard_check("network", self._check_networks())
+        if self._sold is not None:
+            yield from guard_check("network", self._sold._check_networks())
         if options.key_name is not None:
             yield from guard_check("key", self._check_key(options.key_name))
         yield from guard_check("quota", self._check_quota())
@@ -449,7 +574,7 @@ class OpenStackDriver:
         """Call Nova and return its answer, empty if there is none. An expired token is renewed."""
 
         def use(connection: OpenStack_1_1_Connection) -> dict[str, Any]:
-            more = dict(headers) if method == "GET" else {}
+            more = dict(headers) if method in ("GET", "PUT") else {}
             try:
                 answer = connection.request(path, dict(parameters or {}), body or "", more, method)
             except BaseHTTPError as error:
@@ -537,6 +662,14 @@ def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:
     if of_a_lease and status in _STOPPED:
         return InstanceState.ENDED
     return InstanceState.STARTING if status == "BUILD" else InstanceState.RUNNING
+
+
+def _read_user_data(server: Mapping[str, Any]) -> str | None:
+    """Return a server's user data, None if it has none."""
+    try:
+        return base64.b64decode(server[_USER_DATA] or "").decode() or None
+    except ValueError as error:
+        raise RefusedError("its user data are no text") from error
 
 
 def _ran(server: Mapping[str, Any]) -> bool:

@@ -99,7 +99,8 @@ class SlurmOptions(CommonOptions):
     (memory_mb and disk_gb need none). time_limit: in Slurm's notation; None for the partition's.
     patience_s: seconds that a job may wait for room before it counts as ended. programs: the directory of
     sbatch and the others, None to search the PATH. config: Slurm's configuration file, None for its default.
-    output: the file that jobs write to, on their nodes.
+    output: the file that jobs write to, on their nodes. on_demand_partition, on_demand_qos: those of the jobs
+    of on-demand that is sold, which nothing may preempt.
     """
 
     runs_scripts: ClassVar[bool] = True
@@ -108,6 +109,8 @@ class SlurmOptions(CommonOptions):
     partition: SlurmName
     script: BesideFile
     qos: SlurmName | None = None
+    on_demand_partition: SlurmName | None = None
+    on_demand_qos: SlurmName | None = None
     account: SlurmName | None = None
     constraint: Word | None = None
     gres: dict[str, GresName] = Field(default_factory=lambda: {GPUS: "gpu"})
@@ -119,6 +122,13 @@ class SlurmOptions(CommonOptions):
     config: BesideFile | None = None
     output: Annotated[str, StringConstraints(pattern=r"^/", max_length=1000)] = "/dev/null"
     sizes: dict[Cores, Word] = Field(default_factory=dict)
+
+    @property
+    def selling_fault(self) -> tuple[str, str] | None:
+        """The partition of what is sold, if it is missing: jobs of the other one are preempted."""
+        if self.on_demand_partition is not None:
+            return None
+        return "on_demand_partition", "is missing: name a partition whose jobs nothing preempts, to sell them"
 
     @checked("sizes", "foreign_sizes")
     @classmethod
@@ -325,10 +335,10 @@ class SlurmDriver:
             raise NoRoomError(f"no node of {self._options.partition} has {desired.cores} idle CPUs")
 
     def _submit(self, desired: DesiredInstance, *more: str) -> None:
-        options, environment = self._options, self._environment(desired)
+        options, environment, is_spot = self._options, self._environment(desired), desired.is_preemptible
         arguments = [
             "--parsable",
-            f"--partition={options.partition}",
+            f"--partition={options.partition if is_spot else options.on_demand_partition}",
             f"--job-name={self._job_name(desired.lease)}",
             f"--comment={self._mark}{desired.lease}",
             "--dependency=singleton",
@@ -343,7 +353,7 @@ class SlurmDriver:
             *(
                 f"--{name}={value}"
                 for name, value in {
-                    "qos": options.qos,
+                    "qos": options.qos if is_spot else options.on_demand_qos,
                     "account": options.account,
                     "constraint": self._constraint(desired.labels),
                     "time": options.time_limit,

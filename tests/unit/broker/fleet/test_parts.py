@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from broker.contract import SpotRequest
+from broker.contract import Launch, SpotRequest
 from broker.fleet.commands import Commands
 from broker.fleet.events import FleetEventKind, FleetTotals
 from broker.fleet.state_file import FleetBusyError, FleetError, FleetFile, SavedFleet
@@ -27,6 +28,17 @@ def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     with file.lock() as none:
         assert none.held == []
         assert none.token != kept.token
+
+
+def test_what_instances_run_is_kept_whole_for_the_user_alone(tmp_path: Path) -> None:
+    file = FleetFile(tmp_path, "night")
+    launch = Launch(image="debian-12", user_data=SecretStr("#!/bin/sh\necho s3cret\n"))
+    with file.lock() as kept:
+        kept.asked.append(SpotRequest(id="fleet/night/x-1", cores=2, lifetime_s=3600, launch=launch))
+        file.save(kept)
+    with file.lock() as again:
+        assert again.asked[0].launch == launch
+    assert (tmp_path / "fleets/night.json").stat().st_mode & 0o077 == 0
 
 
 def test_one_keeper_a_fleet(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from broker.contract import OverflowTerms
 from broker.contract.launch import LaunchRules
 from broker.doctor.check import CheckResult, failure, ok
 from cloudsim.model.flavours import CloudFlavour
@@ -39,6 +40,9 @@ class InMemoryCloud:
         self.hosts: dict[str, str | None] = {}  # by lease, where it was to start
         self.has: list[CloudHost] = []
         self.tells_room = False
+        self.preemptible: dict[str, bool] = {}  # by lease
+        self.overflow: dict[str, OverflowTerms | None] = {}  # by id, what is offered elsewhere
+        self.told: dict[str, str] = {}  # by id, where it went
         self.calls: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 
@@ -61,6 +65,7 @@ class InMemoryCloud:
         with self._lock:
             self._called("start", wanted.lease)
             self.hosts[wanted.lease] = wanted.host
+            self.preemptible[wanted.lease] = wanted.is_preemptible
             if self.refuses:
                 raise RefusedError("there is no such image")
             if any(one.lease == wanted.lease for one in self.instances.values()):
@@ -97,6 +102,18 @@ class InMemoryCloud:
         with self._lock:
             self._called("count_free", "")
             return {} if not self.tells_room else {"small": self._free(), "large": self._free() // 4}
+
+    def read_overflow(self, own_id: str) -> OverflowTerms | None:
+        with self._lock:
+            self._called("overflow", own_id)
+            if own_id not in self.overflow:
+                raise RefusedError("other clouds do not have its image")
+            return self.overflow[own_id]
+
+    def tell_user(self, own_id: str, text: str) -> None:
+        with self._lock:
+            self._called("told", own_id)
+            self.told[own_id] = text
 
     # -- what its users and operators do --------------------------------------------------------------------
 

@@ -84,6 +84,7 @@ class NovaServer:
                 Rule("/compute/v2.1/servers", methods=["POST"], endpoint=self._create),
                 Rule("/compute/v2.1/servers/detail", methods=["GET"], endpoint=self._detail),
                 Rule("/compute/v2.1/servers/<name>", methods=["GET"], endpoint=self._show),
+                Rule("/compute/v2.1/servers/<name>", methods=["PUT"], endpoint=self._update),
                 Rule("/compute/v2.1/servers/<name>", methods=["DELETE"], endpoint=self._delete),
                 Rule("/compute/v2.1/servers/<name>/metadata", methods=["POST"], endpoint=self._metadata),
                 Rule("/compute/v2.1/flavors/detail", methods=["GET"], endpoint=self._flavors),
@@ -152,9 +153,13 @@ class NovaServer:
         self.servers[name] = {
             "id": name, "name": asked["name"], "tenant_id": project, "status": "BUILD", "addresses": {},
             "metadata": dict(asked.get("metadata", {})), "created": _written(_now()),
-            "flavor": {"original_name": flavor[0], "vcpus": flavor[1][1], "ram": 2048, "disk": 20},
+            "flavor": {
+                "original_name": flavor[0], "vcpus": flavor[1][1], "ram": 2048, "disk": 20, "ephemeral": 0,
+                "extra_specs": DESCRIBED[flavor[0]]["extra_specs"],
+            },
             "OS-EXT-STS:task_state": "scheduling", "OS-SRV-USG:launched_at": None,
-            "key_name": asked.get("key_name"), "_image": asked["imageRef"], "_asked": asked,
+            "key_name": asked.get("key_name"), "description": asked.get("description"),
+            "user_id": "their-user", "_image": asked["imageRef"], "_asked": asked,
             "OS-EXT-SRV-ATTR:host": None, "_placed": not self.full,
             "_zone": asked.get("availability_zone"), "_user_data": asked.get("user_data", ""),
         }  # fmt: skip
@@ -250,7 +255,20 @@ class NovaServer:
     def _show(self, request: Request, project: str, name: str) -> tuple[Any, int]:
         self.shown += 1
         found = self._server(None if project in self.admins else project, name)
-        return {"server": {key: value for key, value in found.items() if not key.startswith("_")}}, 200
+        shown = {key: value for key, value in found.items() if not key.startswith("_")}
+        shown |= {"image": {"id": found["_image"], "links": []} if found["_image"] else ""}
+        if project in self.admins:
+            shown["OS-EXT-SRV-ATTR:user_data"] = found["_user_data"] or None
+        return {"server": shown}, 200
+
+    def _update(self, request: Request, project: str, name: str) -> tuple[Any, int]:
+        if request.headers.get("X-OpenStack-Nova-API-Version") != "2.47":
+            raise BadRequest("before 2.19 a server has no description")
+        server = self._server(None if project in self.admins else project, name)
+        if len(request.get_json()["server"]["description"]) > 255:
+            raise BadRequest("Invalid input for field/attribute description.")
+        server["description"] = request.get_json()["server"]["description"]
+        return {"server": {"id": name}}, 200
 
     def _delete(self, request: Request, project: str, name: str) -> tuple[Any, int]:
         server = self._server(project, name)
@@ -269,9 +287,10 @@ class NovaServer:
 
     def _server(self, project: str | None, name: str) -> dict[str, Any]:
         """The server, if it is one of the project; of any, if that is None."""
-        if self.servers.get(name, {}).get("tenant_id") != (project or self.servers[name]["tenant_id"]):
+        server = self.servers.get(name)
+        if server is None or project not in (None, server["tenant_id"]):
             raise NotFound(f"Instance {name} could not be found.")
-        return self.servers[name]
+        return server
 
     def _flavors(self, request: Request, project: str) -> tuple[Any, int]:
         if request.headers.get("X-OpenStack-Nova-API-Version") != "2.61":
@@ -301,9 +320,12 @@ class NovaServer:
         return {"security_groups": [{"name": "default"}]}, 200
 
     def _key(self, request: Request, project: str, name: str) -> tuple[Any, int]:
+        whose = request.args.get("user_id")
+        if whose is not None and (project not in self.admins or whose != "their-user"):
+            raise Forbidden("Policy doesn't allow os_compute_api:os-keypairs:show to be performed.")
         if name not in self.keys:
             raise NotFound(f"Keypair {name} not found for user {USER}")
-        return {"keypair": {"name": name}}, 200
+        return {"keypair": {"name": name, "public_key": self.keys[name]}}, 200
 
     def _put_key(self, request: Request, project: str) -> tuple[Any, int]:
         asked = request.get_json()["keypair"]

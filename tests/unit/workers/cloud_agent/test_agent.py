@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from broker.contract import Answer, Command, EventKind, Lease, LeaseState
-from broker.contract.instances import InstanceRecord
+from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import LaunchRules
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.model.changes import End, Ended
@@ -31,20 +31,13 @@ from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.drivers.base import CloudInstance, DesiredInstance, InstanceState, NoRoomError
 from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.overflow import CLOUD_CALLS, OWNER_CALLS
 from workers.cloud_agent.owner_client import OwnerClient
+from workers.cloud_agent.sales import SOLD
 
 KINDS = (
-    "list",
-    "flavours",
-    "start",
-    "end",
-    "notice",
-    "gone",
-    "leaving",
-    "freed",
-    "arrive",
-    "depart",
-    "headroom",
+    *("list", "flavours", "start", "end", "notice", "gone", "leaving", "freed", "arrive", "depart"),
+    *("headroom", SOLD, *CLOUD_CALLS, *OWNER_CALLS),
 )
 
 
@@ -117,13 +110,20 @@ class Scene:
         hosts: tuple[str, ...] = (),
         amounts: tuple[tuple[str, int], ...] = (),
         headroom: tuple[int, ...] = (),
+        *,
+        overflow: bool = False,
     ):
+        self.overflow, self.sells = overflow, False
         labels = tuple(frozenset({("host", host), ("zone", host[-1])}) for host in hosts)
         plain = spec((4, 4), grace_s)
         self.details = NodeDetails(tuple((name, (amount,) * 2) for name, amount in amounts), labels)
         self.headroom = headroom
         cloud = replace(plain.cloud, details=self.details, headroom=headroom)
-        self.live = Live(replace(plain, cloud=cloud))
+        described = InstanceCatalogue(
+            cloud="A", flavours=(CloudFlavour("any", 8, amounts, is_divisible=True),)
+        )
+        catalogue = described if amounts else None
+        self.live = Live(replace(plain, cloud=cloud, overflow=overflow, catalogue=lambda: catalogue))
         self.live.owner.cloud.inventory.may_spread = False  # as the owner of a real cloud has it
         self.cloud = InMemoryCloud()
         self.now_s = 100.0
@@ -142,6 +142,7 @@ class Scene:
         self.agent = CloudAgent(
             "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s,
             node_cores=(4, 4), details=self.details, headroom=self.headroom,
+            overflow=self.cloud if self.overflow else None, sells_on_demand=self.sells,
         )  # fmt: skip
 
     def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:

@@ -114,6 +114,12 @@ def test_a_spot_instance_of_the_cloud_tells_when_it_is_taken_back(scene: Ec2Scen
     assert asked(scene, "DescribeSpotInstanceRequests")["Filter.1.Value.1"] == "marked-for-termination"
 
 
+def test_what_is_sold_on_demand_is_no_spot_instance(scene: Ec2Scene) -> None:
+    driver = scene.driver(spot=True)
+    driver.start(wanted(is_preemptible=False))
+    assert "InstanceMarketOptions.MarketType" not in asked(scene, "RunInstances")
+
+
 def test_what_errors_mean(scene: Ec2Scene, driver: InstanceDriver) -> None:
     kinds = {
         "InsufficientInstanceCapacity": NoRoomError,

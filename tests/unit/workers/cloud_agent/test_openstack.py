@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from broker.contract.launch import Launch
+from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import NodeGroup, nodes_of
+from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from tests.unit.workers.cloud_agent.exam import GENEROUS, PREFIX, Fault, InstanceDriverExam, alive, wanted
 from tests.unit.workers.cloud_agent.faults import Broken, served
 from tests.unit.workers.cloud_agent.nova_server import (
@@ -34,6 +38,7 @@ from workers.cloud_agent.drivers.base import (
     NoRoomError,
     RefusedError,
 )
+from workers.cloud_agent.drivers.openstack import OpenStackDriver
 
 _SIZES = {cores: name for name, (_, cores) in FLAVORS.items()}
 
@@ -390,3 +395,122 @@ def test_a_copy_that_is_made_before_the_instance_is_marked_is_not_marked(
     driver.list_instances()
     assert scene.marks(ours)["spotfed:instance"] == ours
     assert "spotfed:instance" not in scene.marks(copy)
+
+
+OVERFLOW = {"lifetime": "6h", "images": {IMAGE: "debian-12"}}
+
+
+def fail(scene: NovaScene, **asked: Any) -> str:
+    """A server of another project that finds no host."""
+    scene.fill()
+    server = {"name": "vm", "flavorRef": FLAVORS["m1.large"][0], "imageRef": IMAGE, **asked}
+    name = scene.nova.add("others", server)
+    scene.settle()
+    return name
+
+
+def overflow_driver(scene: NovaScene, **changes: Any) -> OpenStackDriver:
+    driver = scene.driver(overflow={**OVERFLOW, **changes})
+    assert isinstance(driver, OpenStackDriver)
+    return driver
+
+
+def test_what_a_failed_server_asks_of_other_clouds(scene: NovaScene) -> None:
+    scene.nova.keys["theirs"] = PUBLIC_KEY
+    script = "#!/bin/sh\necho s3cret\n"
+    name = fail(scene, key_name="theirs", user_data=base64.b64encode(script.encode()).decode())
+    terms = overflow_driver(scene).read_overflow(name)
+    assert terms is not None
+    assert (terms.lifetime_s, terms.resources) == (6 * 3600.0, {"memory_mb": 2048, "disk_gb": 20})
+    assert terms.launch == Launch(image="debian-12", key=PUBLIC_KEY, user_data=SecretStr(script))
+    plain = overflow_driver(scene, resources=["gpus"], images={"Debian 12": "debian-12"})
+    named = plain.read_overflow(fail(scene, imageRef=NAMED_IMAGE, flavorRef="9"))
+    assert named is not None
+    assert (named.resources, named.launch) == ({"gpus": 2}, Launch(image="debian-12"))
+
+
+def test_a_user_says_for_how_long_or_that_it_stays(scene: NovaScene) -> None:
+    def lifetime_s(driver: OpenStackDriver, **metadata: str) -> float | None:
+        terms = driver.read_overflow(fail(scene, metadata=metadata))
+        return None if terms is None else terms.lifetime_s
+
+    driver = overflow_driver(scene)
+    assert lifetime_s(driver, **{"spotfed:overflow": "90m"}) == 5400.0
+    assert lifetime_s(driver, **{"spotfed:overflow": "no"}) is None
+    with pytest.raises(RefusedError, match="its metadata"):
+        lifetime_s(driver, **{"spotfed:overflow": "soon"})
+    asked_only = overflow_driver(scene, lifetime=None)
+    assert lifetime_s(asked_only) is None
+    assert lifetime_s(asked_only, **{"spotfed:overflow": "2h"}) == 7200.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"imageRef": NAMED_IMAGE}, "images has no word for"),
+        ({"imageRef": ""}, "images has no word for a volume"),
+        ({"user_data": "H4sIAAAAAAAA/w=="}, "its user data are no text"),
+        ({"user_data": base64.b64encode(b"x" * 13_000).decode()}, "user_data: should be text of at most"),
+    ],
+)
+def test_what_other_clouds_would_not_understand_stays(
+    scene: NovaScene, asked: dict[str, str], why: str
+) -> None:
+    name = fail(scene)
+    scene.nova.servers[name]["_image"] = asked.get("imageRef", IMAGE)
+    scene.nova.servers[name]["_user_data"] = asked.get("user_data", "")
+    with pytest.raises(RefusedError, match=why) as raised:
+        overflow_driver(scene).read_overflow(name)
+    assert "xxx" not in str(raised.value)
+
+
+def test_only_an_administrator_sees_what_a_request_asked_for(scene: NovaScene) -> None:
+    name = fail(scene)
+    driver = overflow_driver(scene)
+    scene.nova.admins = set()
+    scene.nova.servers[name]["tenant_id"] = PROJECT
+    with pytest.raises(RefusedError, match="administrator"):
+        driver.read_overflow(name)
+
+
+def test_a_user_is_told_in_the_description_of_the_failed_server(scene: NovaScene) -> None:
+    driver = overflow_driver(scene)
+    own, none, long = (
+        fail(scene, description="my web server"),
+        fail(scene),
+        fail(scene, description="x" * 255),
+    )
+    for name in (own, none, long, "gone"):
+        for text in ("offered to other clouds", "runs on B as lease L"):
+            driver.tell_user(name, text)
+    told = [scene.nova.servers[name]["description"] for name in (own, none, long)]
+    assert told[:2] == ["my web server [spotfed] runs on B as lease L", "[spotfed] runs on B as lease L"]
+    assert told[2].endswith("xxx [spotfed] runs on B as lease L")
+
+
+def test_a_check_looks_at_the_images_that_other_clouds_have(scene: NovaScene) -> None:
+    driver = overflow_driver(scene, images={"Debian 13": "debian-13"})
+    assert list(list_faults(driver)) == ["image: the cloud has 0 images called 'Debian 13'"]
+
+
+def test_what_is_sold_on_demand_is_in_a_project_of_its_own(scene: NovaScene) -> None:
+    """Nova's filter takes instances of leases for spot by their project."""
+    driver = scene.driver(on_demand_project="sold")
+    driver.start(wanted())
+    for _ in range(2):
+        driver.start(wanted("B:vm-1", is_preemptible=False))
+    scene.settle()
+    projects = {one["metadata"]["spotfed:lease"]: one["tenant_id"] for one in scene.nova.servers.values()}
+    assert projects == {"q-1.1": PROJECT, "B:vm-1": "sold"}
+    for listing in (driver, scene.driver(on_demand_project="sold", all_users=False)):
+        assert sorted(one.lease or "" for one in listing.list_instances()) == ["B:vm-1", "q-1.1"]
+    assert all(scene.marks(name)["spotfed:instance"] == name for name in scene.nova.servers)
+    driver.end("B:vm-1")
+    scene.settle()
+    assert [one.lease for one in driver.list_instances()] == ["q-1.1"]
+
+
+def test_an_application_credential_is_of_one_project_alone(scene: NovaScene) -> None:
+    with pytest.raises(SpecError, match="application credential") as raised:
+        scene.driver(application_credential=True, project=None, on_demand_project="sold")
+    assert raised.value.field == "cloud[0].instances.application_credential"

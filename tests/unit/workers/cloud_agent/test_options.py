@@ -129,3 +129,20 @@ def test_a_missing_package_is_asked_for(table: dict[str, object], monkeypatch: p
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"pip install 'spotfed\[clouds\]'"):
         make_driver(options, "A", "u", "s")
+
+
+def test_overflow_is_openstacks_and_an_administrators() -> None:
+    table = {"images": {"debian": "debian-12"}}
+    options = read_options({**OPENSTACK, "all_users": True, "overflow": table}, WHERE)
+    assert isinstance(options, OpenStackOptions)
+    assert options.overflow is not None
+    assert options.images == ("70a599e0", "debian")
+    for told, field in (
+        ({**OPENSTACK, "overflow": table}, "overflow"),
+        ({**EC2, "overflow": table}, "overflow"),
+        ({**OPENSTACK, "all_users": True, "overflow": {"images": {}}}, "overflow.images"),
+        ({**OPENSTACK, "all_users": True, "overflow": {**table, "lifetime": 0}}, "overflow.lifetime"),
+    ):
+        with pytest.raises(InputError) as raised:
+            read_options(told, WHERE)
+        assert raised.value.field == f"{WHERE}.{field}"

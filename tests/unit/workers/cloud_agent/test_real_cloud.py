@@ -68,6 +68,22 @@ def test_what_is_wrong_in_the_table_is_named(file: Path) -> None:
     assert raised.value.field == "cloud[1].instances.image"
 
 
+def test_a_cluster_sells_on_demand_in_a_partition_of_its_own(file: Path, tmp_path: Path) -> None:
+    sold = "sells_on_demand = true\nspot_usd_per_core_hour = 0.01\non_demand_usd_per_core_hour = 0.05"
+    prices = "spot_usd_per_core_hour = 0\non_demand_usd_per_core_hour = 0"
+    text = FILE.replace('id = "real"', f'id = "real"\n{sold}').replace('id = "simu', f'{prices}\nid = "simu')
+    file.write_text(text)
+    assert read_cloud(file, "real", None)[0].sells_on_demand
+    (tmp_path / "start.sh").touch()
+    slurm = 'driver = "slurm"\npartition = "spot"\nscript = "start.sh"\n'
+    file.write_text(text.partition('driver = "ec2"')[0] + slurm)
+    with pytest.raises(InputError, match="name a partition whose jobs nothing preempts") as raised:
+        read_cloud(file, "real", None)
+    assert raised.value.field == "cloud[1].instances.on_demand_partition"
+    file.write_text(text.partition('driver = "ec2"')[0] + slurm + 'on_demand_partition = "regular"\n')
+    assert read_cloud(file, "real", None)[0].sells_on_demand
+
+
 def test_credentials_come_from_settings_or_a_file(tmp_path: Path) -> None:
     assert read_credentials(Settings()) == (None, None)
     told = Settings(cloud_user="u", cloud_secret=SecretStr("s"))
