@@ -333,8 +333,6 @@ class CloudAgent:
                 self._leases.write_record(name, tracked.record)
         for own_id, tracked_foreign in self._foreign.items():
             tracked_foreign.note_listing(foreign.get(own_id), now_s)
-        for own_id in foreign.keys() - self._foreign.keys():
-            self._add_foreign(foreign[own_id])
         is_settled = not any(
             tracked.history.ending_s is not None
             and tracked.instance is not None
@@ -342,6 +340,8 @@ class CloudAgent:
             for tracked in self._tracked.values()
         )
         self._refusals.note_listing(foreign, self._cores, time.time(), is_settled=is_settled)
+        for own_id in foreign.keys() - self._foreign.keys():
+            self._add_foreign(foreign[own_id])
         self._overflow.note_listing(foreign.keys(), now_s, self._limit_s)
 
     def _is_stuck(self, instance: CloudInstance, now_s: float) -> bool:
@@ -506,8 +506,8 @@ class CloudAgent:
                 host = None if instance is None else instance.host
                 labels = {HOST: host} if host in self._hosts else {}
                 resources = {} if instance is None else self._counted(instance)
-                fields = {"cores": tracked.record.cores, "lifetime_s": None, **target}
-                fields |= {"labels": labels, "resources": resources}
+                fields: dict[str, Any] = {"labels": labels, "resources": resources, **target}
+                fields |= {"cores": tracked.record.cores, "lifetime_s": None}
                 self._ask("arrive", own_id, StartOnDemand(id=f"{tracked.on_demand}:start", **fields))
             case InstanceStep.DEPART if not self._calls.is_busy(own_id):
                 self._ask("depart", own_id, StopOnDemand(id=f"{tracked.on_demand}:stop", **target))

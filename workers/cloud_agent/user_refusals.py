@@ -101,10 +101,15 @@ class UserRefusals:
         return refusal
 
     def note_arrival(self, instance: CloudInstance) -> None:
-        """Note that an instance of an own user has come: it takes the room that was freed for that user."""
-        refusal = next((one for one in self._of(instance) if one.freed_at is not None), None)
-        if refusal is not None:
-            refusal.is_over = True
+        """Note that an instance of an own user has come: it takes the room that was freed for that user.
+
+        One that was asked for after the refusal needs none to be freed any more.
+        """
+        for refusal in self._of(instance):
+            failed_at = refusal.instance.no_room_at or 0.0
+            if refusal.freed_at is not None or (instance.created_at or 0.0) >= failed_at:
+                refusal.is_over = True
+                return
 
     def _of(self, instance: CloudInstance) -> Iterator[UserRefusal]:
         """Yield what was refused to the same user, of the same size, and has not been made good."""

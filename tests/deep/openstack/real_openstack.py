@@ -189,6 +189,10 @@ class RealOpenStack:
         pairs = self.get("/os-keypairs")["keypairs"]
         return {pair["keypair"]["name"]: pair["keypair"]["public_key"] for pair in pairs}
 
+    def description(self, server_id: str) -> str:
+        """The description of a server, where its user reads what became of a failed request."""
+        return str(self.server(server_id).get("description") or "")
+
     def make_image(self, name: str) -> str:
         """There is a further image; its id."""
         glance = f"http://127.0.0.1:{self._base + 3}/v2/images"

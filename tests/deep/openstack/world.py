@@ -36,6 +36,7 @@ FEDERATION = """
 [[cloud]]
 id = "real"
 nodes = {nodes}
+overflow = {overflow}
 
 [cloud.instances]
 driver = "openstack"
@@ -67,7 +68,9 @@ class World:
         return bool(self.client.requests.quote(request).quotes)
 
     def lease(self, cores: int) -> str:
-        answer = self.client.requests.submit(SpotRequest(origin="guest", cores=cores, lifetime_s=3600))
+        answer = self.client.requests.submit(
+            SpotRequest(origin="guest", cores=cores, lifetime_s=3600, targets=("real",))
+        )
         assert isinstance(answer, GrantedRequest), answer
         return answer.lease.id
 
@@ -106,12 +109,18 @@ class World:
 def write_file(
     nova: RealOpenStack, directory: Path, poll: str = "5s", nodes: str = NODES, more: str = ""
 ) -> Path:
-    """A federation file. ``more``: further options of the cloud's instances."""
+    """A federation file. ``more``: further options of the cloud's instances, and further clouds."""
     sizes = ", ".join(f'{cores} = "{name}"' for cores, name in SIZES.items())
     file = directory / "federation.toml"
     file.write_text(
         FEDERATION.format(
-            nodes=nodes, keystone=nova.keystone, image=nova.image, sizes=sizes, poll=poll, more=more
+            nodes=nodes,
+            overflow=str("instances.overflow" in more).lower(),
+            keystone=nova.keystone,
+            image=nova.image,
+            sizes=sizes,
+            poll=poll,
+            more=more,
         )
     )
     return file
@@ -131,12 +140,21 @@ def run_command(*arguments: str | Path, environment: Mapping[str, str]) -> subpr
 
 @contextmanager
 def federation(
-    nova: RealOpenStack, directory: Path, redis_url: str, poll: str = "5s", *, notified: bool, more: str = ""
+    nova: RealOpenStack,
+    directory: Path,
+    redis_url: str,
+    poll: str = "5s",
+    *,
+    notified: bool,
+    more: str = "",
+    partners: tuple[str, ...] = (),
 ) -> Iterator[World]:
+    """A federation of that cloud. ``partners``: the other clouds in ``more``, which are real ones, too."""
     nova.clear()
+    clouds = ("real", *partners)
     file = write_file(nova, directory, poll, more=more)
     options = wall_time(speed=1, history="1h", samples=10, seed=0)
-    layout = ProcessList(file, ("real",), options, 0, port=free_port(), instanced=("real",))
+    layout = ProcessList(file, clouds, options, 0, port=free_port(), instanced=clouds)
     told = dict(CREDENTIALS)
     if notified:
         told["SPOTFED_CLOUD_NOTIFICATIONS"] = nova.notifications

@@ -87,7 +87,8 @@ class CloudInstance:
     itself. why: the cloud's reason, once it is ending or has ended. host: where it runs, if the cloud tells.
     account: its user or project there. no_room_at: when the cloud found no room for it, in seconds since
     1970; None unless it failed for that. amounts: what it has beside cores, as far as the cloud tells.
-    labels: what its host must be, as far as the cloud tells.
+    labels: what its host must be, as far as the cloud tells. created_at: when its user asked for it, in
+    seconds since 1970, if the cloud tells.
     """
 
     id: str
@@ -103,6 +104,7 @@ class CloudInstance:
     no_room_at: float | None = None
     amounts: Amounts = ()
     labels: Labels = frozenset()
+    created_at: float | None = None
 
 
 @dataclass(frozen=True)

@@ -542,6 +542,7 @@ class OpenStackDriver:
             no_room_at=_no_room_at(fault),
             amounts=flavor.amounts,
             labels=flavor.labels | ({(ZONE, zone)} if zone else set()),
+            created_at=datetime.fromisoformat(server["created"]).timestamp(),
         )
 
     def _delete(self, server_id: str) -> None:

@@ -633,6 +633,24 @@ def test_who_is_refused_after_the_room_was_there_needs_more(scene: Scene) -> Non
     assert [scene.state(name) for name in ("b.1", "c.1")] == [LeaseState.RUNNING, LeaseState.EVICTED]
 
 
+def test_who_was_served_before_the_refusal_was_seen_needs_no_room(scene: Scene) -> None:
+    for name in ("a.1", "b.1"):
+        scene.lease(name, 4)
+        scene.later(1)
+    scene.later(9)
+    building = scene.cloud.arrive(4, "4")  # it is counted while it is being built, and evicts
+    scene.later(9)
+    assert scene.state("b.1") is LeaseState.EVICTED
+    failed = replace(scene.cloud.instances[building], state=InstanceState.ENDED, no_room_at=time.time() - 5)
+    scene.cloud.instances[building] = failed
+    again = scene.cloud.arrive(4, "4")
+    served = replace(scene.cloud.instances[again], account=failed.account, created_at=time.time() - 4)
+    scene.cloud.instances[again] = served
+    scene.later(9)
+    assert scene.state("a.1") is LeaseState.RUNNING
+    assert scene.own_users() == [f"A/direct-{again}"]
+
+
 def test_memory_is_freed_too_on_a_node_that_the_user_may_be_on() -> None:
     scene = Scene(hosts=("n1", "n2"), amounts=(("memory_mb", 8000),))
     for name in ("a.1", "b.1", "c.1"):  # the cores of a node would do, its memory does not
