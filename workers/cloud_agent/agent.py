@@ -443,7 +443,9 @@ class CloudAgent:
         self._leases.write_record(name, tracked.record)
         if isinstance(error, NoRoomError):
             tracked.history = replace(tracked.history, no_room_s=history.no_room_s or now_s)
-            if tracked.lease is not None and history.no_room_s is None:
+            # Spot makes room for spot once; for what was sold it leaves until there is enough.
+            is_sold = tracked.lease is not None and tracked.lease.kind is Kind.ON_DEMAND
+            if tracked.lease is not None and (is_sold or history.no_room_s is None):
                 log.warning("the cloud has no room for a lease: freeing some", lease=name)
                 block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
                 self._free_room(name, block, tracked.lease.cores, {"resources": tracked.lease.amounts})
