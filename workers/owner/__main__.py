@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--samples", type=int, help="Monte-Carlo samples a size")
     arguments.add_argument("--seed", type=int, help="of the Monte-Carlo samples")
     arguments.add_argument(
-        "--overflow-sla", type=float, help="SLA of requests offered to others; none: no guarantee"
+        "--overflow-sla", type=float, help="SLA of requests offered to others, instead of the file's"
     )
     arguments.add_argument(
         "--check", action="store_true", help="print what is in the way of the nodes in the file, and end"
@@ -121,7 +121,7 @@ def process_spec(options: argparse.Namespace, config: Settings, federation: Fede
             reservation_ttl_s=config.reservation_ttl_s,
             renewal_s=config.renewal_s,
             overflow=member.overflow and not trace_time,
-            overflow_sla=options.overflow_sla,
+            overflow_sla=member.overflow_sla if options.overflow_sla is None else options.overflow_sla,
         ),
         info=_info(member, order, options),
         sizes=_sizes(federation, member, trace_time=trace_time),

@@ -114,7 +114,8 @@ def report_gone(state: OwnerState, writer: EventWriter, command: Gone, at_s: flo
         writer.record(state.cloud.give_notice(command.lease, now_s, now_s + command.in_s, cause))
         return _lease_as_it_is(state, command.lease, Kind.SPOT)
     lease = state.answer_log.get(command.lease)
-    if isinstance(lease, Lease) and lease.kind is Kind.ON_DEMAND:  # sold, and never evicted
+    if isinstance(lease, Lease) and lease.kind is Kind.ON_DEMAND and lease.origin != state.spec.cloud.id:
+        # It was sold, and is never evicted.
         return stop(state, writer, command.lease, Kind.ON_DEMAND, at_s, command.why, End.FAILED)
     return stop(state, writer, command.lease, Kind.SPOT, at_s, cause, how)
 

@@ -56,6 +56,20 @@ def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Pat
     assert spec("--cloud", "real", *fast) == ("ec2", 1.0, 90000.25)
 
 
+def test_what_overflows_is_promised_what_the_file_says(file: Path, tmp_path: Path) -> None:
+    file.write_text(FILE.replace('id = "simulated"', 'id = "simulated"\noverflow = true\noverflow_sla = 0.1'))
+    federation = load_federation(file, None)
+
+    def spec(*told: str) -> tuple[bool, float | None]:
+        arguments = parser().parse_args(["--federation", str(file), "--cloud", "simulated", *told])
+        owner = process_spec(arguments, Settings(state_dir=tmp_path), federation).owner
+        return owner.overflow, owner.overflow_sla
+
+    assert spec() == (True, 0.1)
+    assert spec("--overflow-sla", "0.2") == (True, 0.2)
+    assert spec("--time", "trace")[0] is False
+
+
 def test_what_is_wrong_in_the_table_is_named(file: Path) -> None:
     assert read_cloud(file, "real", None)[1].sizes == {1: "m1.small"}
     with pytest.raises(InputError, match="simulated is simulated"):
