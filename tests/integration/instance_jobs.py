@@ -32,8 +32,8 @@ from broker.local.process_list import ProcessList, wall_time
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from tests.integration.agents import end_shim
-from tests.integration.test_local import free_port
 from tests.integration.worker_processes import ROOT
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.ec2_server import REGION, Ec2Scene
 from tests.unit.workers.cloud_agent.nova_server import NovaServer

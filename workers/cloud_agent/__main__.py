@@ -41,7 +41,7 @@ from cloudsim.model.errors import InputError
 from workers import worker_process
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
-from workers.cloud_agent.agent import HOST, CloudAgent
+from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.check import check_cloud
 from workers.cloud_agent.drivers import make_driver, read_options
@@ -88,11 +88,6 @@ def read_cloud(path: Path, cloud: str, data: Path | None) -> tuple[FederatedClou
     raise InputError(f"no cloud is called {cloud!r}", field="--cloud")
 
 
-def list_hosts(member: FederatedCloud) -> tuple[str | None, ...]:
-    """Return the hosts that the federation file names for a cloud's nodes, none if it names no host."""
-    return tuple(dict(labels).get(HOST) for labels in member.spec.details.labels)
-
-
 def read_credentials(config: Settings) -> tuple[str | None, str | None]:
     """Return the user and the secret with which the cloud is called, None where the settings have none.
 
@@ -124,7 +119,7 @@ def make_executors() -> dict[str, Executor]:
     starts, ends = ThreadPoolExecutor(_STARTS), ThreadPoolExecutor(_ENDS)
     owner = ThreadPoolExecutor(1)  # it is asked one question at a time
     return {
-        "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1),
+        "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1), "headroom": ThreadPoolExecutor(1),
         "start": starts, "end": ends, "notice": ends,
         **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart", SOLD, *OWNER_CALLS), owner),
         **dict.fromkeys(CLOUD_CALLS, ThreadPoolExecutor(1)),
@@ -141,7 +136,8 @@ def check(options: argparse.Namespace) -> int:
     except (InputError, SettingsError) as error:
         print_error(PROGRAM, error)
         return 2
-    results = [*check_cloud(driver_options, driver, member.spec.node_cores, start=options.start)]
+    spec = member.spec
+    results = [*check_cloud(driver_options, driver, spec.node_cores, spec.details, start=options.start)]
     if prices is not None:
         results += guard_check("prices", check_prices(cast("PriceDriver", driver), prices))
     print(json.dumps([asdict(result) for result in results]))  # noqa: T201
@@ -181,7 +177,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s,
-        hosts=list_hosts(member), overflow=cast("OverflowDriver", driver) if member.overflow else None,
+        node_cores=member.spec.node_cores, details=member.spec.details, headroom=member.spec.headroom,
+        overflow=cast("OverflowDriver", driver) if member.overflow else None,
         sells_on_demand=member.sells_on_demand,
     )  # fmt: skip
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)

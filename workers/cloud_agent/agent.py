@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -32,12 +33,14 @@ from broker.contract import (
 from broker.contract.instances import STUCK
 from broker.signing.agent_keys import SealError
 from cloudsim.model.flavours import CloudFlavour
+from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.model.requests import Kind
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
 from workers.cloud_agent.check import list_faults
 from workers.cloud_agent.drivers.base import (
+    HOST,
     CloudInstance,
     DesiredInstance,
     InstanceDriver,
@@ -58,7 +61,7 @@ from workers.cloud_agent.overflow import OverflowDriver, OverflowRequests
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
 from workers.cloud_agent.sales import SoldLeases
-from workers.cloud_agent.user_refusals import UserRefusals
+from workers.cloud_agent.user_refusals import SETTLE_S, UserRefusal, UserRefusals
 
 POLL_S = 0.5
 #: Seconds for which instances are listed every POLL_S after the cloud reported a change: a listing shows it
@@ -66,8 +69,8 @@ POLL_S = 0.5
 _HEARD_S = 3.0
 #: The least time from one listing to the next, as a multiple of what the last one took.
 _LIST_SHARE = 4.0
-#: The label of a node that names its host at the cloud.
-HOST = "host"
+#: The same after a refusal, where an own user waits for room.
+_REFUSAL_LIST_SHARE = 1.0
 #: Seconds that the owner may take to answer.
 _ANSWER_S = 5.0
 _LONGEST_LIST_PAUSE_S = 20.0
@@ -75,6 +78,7 @@ _LONGEST_LIST_PAUSE_S = 20.0
 _SIZES_WARNED = 100
 _LIST = "list"
 _FLAVOURS = "flavours"
+_HEADROOM = "headroom"
 #: Seconds between two looks at the cloud's flavours.
 _FLAVOURS_S = 300.0
 
@@ -94,7 +98,9 @@ class CloudAgent:
         cores_of: Callable[[str], int | None],
         poll_s: float,
         now_s: Callable[[], float] = time.monotonic,
-        hosts: Sequence[str | None] = (),
+        node_cores: Sequence[int] = (),
+        details: NodeDetails = CORES_ONLY,
+        headroom: Sequence[int] = (),
         overflow: OverflowDriver | None = None,
         *,
         sells_on_demand: bool = False,
@@ -111,9 +117,12 @@ class CloudAgent:
             Seconds between two listings of the instances.
         now_s:
             A clock that never jumps.
-        hosts:
-            The cloud's hosts by the numbers of the owner's nodes. Instances of leases then run on the host of
-            their node, and foreign ones are counted on theirs. None leaves the host to the cloud.
+        node_cores, details:
+            The owner's nodes. Where the label ``host`` names a node's host, instances of leases run on the
+            host of their node, and foreign ones are counted on theirs; else the cloud chooses. Of the amounts
+            of foreign instances those are counted that nodes have.
+        headroom:
+            Cores of the blocks that the owner keeps free for own users.
         overflow:
             Reads and tells what is offered to the federation where the owner frees no room for a failed
             request of an own user. None offers nothing.
@@ -121,7 +130,12 @@ class CloudAgent:
             True if other members may start on-demand instances here.
         """
         self._cloud, self._driver, self._leases, self._owner = cloud, driver, leases, owner
-        self._cores_of, self._poll_s, self._now_s, self._hosts = cores_of, poll_s, now_s, hosts
+        self._cores_of, self._poll_s, self._now_s = cores_of, poll_s, now_s
+        self._node_cores, self._details = node_cores, details
+        self._hosts = [dict(labels).get(HOST) for labels in details.labels]
+        self._headroom, self._headroom_due_s = Counter(headroom), float("-inf")
+        self._short_since_s: float | None = None
+        self._label_names = {name for labels in details.labels for name, _ in labels}
         self._wakened = threading.Event()
         self._calls = calls(self.wake)
         self._tracked: dict[str, TrackedLease] = {}
@@ -140,13 +154,19 @@ class CloudAgent:
         self._heard_s = now_s()
         self._is_silent: bool | None = None  # None: what the agent before this one said is not known
         self._has_heard, self._heard_until_s = threading.Event(), float("-inf")
+        self._has_heard_refusal = threading.Event()
 
     def wake(self) -> None:
         """Make the loop look at once whether there is something to do."""
         self._wakened.set()
 
-    def hear(self) -> None:
-        """Make the loop list instances at once, and often for a moment: the cloud reports a change."""
+    def hear(self, *, is_refusal: bool = False) -> None:
+        """Make the loop list instances at once, and often for a moment: the cloud reports a change.
+
+        A refusal is listed at once even where listings take long: an own user waits for room.
+        """
+        if is_refusal:
+            self._has_heard_refusal.set()
         self._has_heard.set()
         self._wakened.set()
 
@@ -168,12 +188,12 @@ class CloudAgent:
                 self._handle_lease(name)
             for own_id in list(self._foreign):
                 self._handle_foreign(own_id)
-            for own_id, cores in self._refusals.due():
-                if self._free_room(own_id, freed_id(self._cloud, own_id), cores):
-                    log.warning("an own user was refused: freeing room", instance=own_id, cores=cores)
+            for refusal in self._refusals.due():
+                self._free_room_for_user(refusal)
             self._overflow.step(self._limit_s)
             self._list_instances()
             self._list_flavours()
+            self._check_headroom()
         except redis.RedisError as error:
             if not self._away:
                 log.warning("redis is away; instances stay as they are", why=str(error))
@@ -215,7 +235,7 @@ class CloudAgent:
             self._flavours_due_s = now_s + _FLAVOURS_S
 
     def _describe_cloud(self) -> tuple[list[CloudFlavour], list[str]]:
-        return self._driver.list_flavours(), list(list_faults(self._driver))
+        return self._driver.list_flavours(), list(list_faults(self._driver, self._node_cores, self._details))
 
     def _note_flavours(self, finished: FinishedCall) -> None:
         if finished.error is None:
@@ -225,6 +245,34 @@ class CloudAgent:
             log.warning("the cloud's flavours cannot be listed", why=str(finished.error))
             self._flavours_due_s = self._now_s() + _LONGEST_LIST_PAUSE_S
 
+    def _check_headroom(self) -> None:
+        now_s = self._now_s()
+        is_due = bool(self._headroom) and now_s >= self._headroom_due_s
+        if is_due and self._calls.begin(_HEADROOM, _HEADROOM, self._driver.count_free):
+            self._headroom_due_s = now_s + self._poll_s
+
+    def _note_free(self, free: Mapping[str, int]) -> None:
+        """Free room where the cloud could not start what is to be kept free, although its books say so.
+
+        Own users may have taken it a moment ago, and spot that leaves for that may not have left yet.
+        """
+        now_s, missing = self._now_s(), Counter[int]()
+        for cores, count in self._headroom.items():
+            counts = [free[size] for size in free if self._cores_of(size) == cores]
+            missing[cores] = max(0, count - max(counts, default=count))
+        runs_spot = any(tracked.lease and tracked.lease.state.is_open for tracked in self._tracked.values())
+        if not missing.total() or not runs_spot:
+            self._short_since_s = None
+            return
+        if self._short_since_s is None:
+            self._short_since_s = now_s
+        if now_s - self._short_since_s >= SETTLE_S:
+            log.warning("the cloud has less room than is to be kept free: freeing some", blocks=dict(missing))
+            for cores in missing.elements():
+                block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
+                self._free_room(block, block, cores, {})
+            self._short_since_s = now_s
+
     def _list_instances(self) -> None:
         now_s = self._now_s()
         if self._has_heard.is_set():
@@ -232,8 +280,10 @@ class CloudAgent:
             self._heard_until_s = now_s + _HEARD_S
             if not self._list_failures:
                 # A listing of thousands of servers takes seconds: a busy cloud is not listed all the time.
-                soon_s = max(now_s, self._list_began_s + _LIST_SHARE * self._list_took_s)
+                share = _REFUSAL_LIST_SHARE if self._has_heard_refusal.is_set() else _LIST_SHARE
+                soon_s = max(now_s, self._list_began_s + share * self._list_took_s)
                 self._list_due_s = min(self._list_due_s, soon_s)
+            self._has_heard_refusal.clear()
         if now_s >= self._list_due_s and self._calls.begin(_LIST, _LIST, self._call_list):
             often_s = max(POLL_S, _LIST_SHARE * self._list_took_s)
             pause_s = min(often_s, self._poll_s) if now_s < self._heard_until_s else self._poll_s
@@ -283,9 +333,15 @@ class CloudAgent:
                 self._leases.write_record(name, tracked.record)
         for own_id, tracked_foreign in self._foreign.items():
             tracked_foreign.note_listing(foreign.get(own_id), now_s)
+        is_settled = not any(
+            tracked.history.ending_s is not None
+            and tracked.instance is not None
+            and tracked.instance.state is not InstanceState.ENDED
+            for tracked in self._tracked.values()
+        )
+        self._refusals.note_listing(foreign, self._cores, time.time(), is_settled=is_settled)
         for own_id in foreign.keys() - self._foreign.keys():
             self._add_foreign(foreign[own_id])
-        self._refusals.note_listing(foreign, self._cores, time.time())
         self._overflow.note_listing(foreign.keys(), now_s, self._limit_s)
 
     def _is_stuck(self, instance: CloudInstance, now_s: float) -> bool:
@@ -373,8 +429,9 @@ class CloudAgent:
         now_s, history = self._now_s(), tracked.history
         if error is None:
             log.info("asked for an instance", lease=name)
-            # If its lease has ended meanwhile, the end may not have reached this instance.
-            tracked.history = replace(history, retry_s=None, no_room_s=None, ended_s=None)
+            # If its lease has ended meanwhile, the end may not have reached this instance. That one before it
+            # failed and is not listed any more says nothing about this one.
+            tracked.history = replace(history, retry_s=None, ended_s=None, listed=False, missing=None)
             self._list_due_s = min(self._list_due_s, now_s + 1.0)
             return
         why = str(error)[:500] or type(error).__name__
@@ -386,18 +443,37 @@ class CloudAgent:
         self._leases.write_record(name, tracked.record)
         if isinstance(error, NoRoomError):
             tracked.history = replace(tracked.history, no_room_s=history.no_room_s or now_s)
-            if tracked.lease is not None:
+            # Spot makes room for spot once; for what was sold it leaves until there is enough.
+            is_sold = tracked.lease is not None and tracked.lease.kind is Kind.ON_DEMAND
+            if tracked.lease is not None and (is_sold or history.no_room_s is None):
                 log.warning("the cloud has no room for a lease: freeing some", lease=name)
                 block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
-                self._free_room(name, block, tracked.lease.cores)
+                self._free_room(name, block, tracked.lease.cores, {"resources": tracked.lease.amounts})
         elif not isinstance(error, RefusedError):
             log.warning("an instance cannot be started yet", lease=name, why=why)
 
-    def _free_room(self, about: str, block: str, cores: int) -> bool:
+    def _free_room(self, about: str, block: str, cores: int, needs: Mapping[str, Any]) -> bool:
         """Ask the owner to free room that the cloud turned out not to have; False while it is being asked."""
-        fields: dict[str, Any] = {"instance": block, "cores": cores, "lifetime_s": FREED_S}
+        fields: dict[str, Any] = {"instance": block, "cores": cores, "lifetime_s": FREED_S, **needs}
         command = StartOnDemand(id=f"{block}:start", reply_to=self._owner.reply_to, **fields)
         return self._ask("freed", about, command)
+
+    def _free_room_for_user(self, refusal: UserRefusal) -> None:
+        """Ask the owner to free what the cloud refused to an own user, on a node that it could run on."""
+        own_id, cores, labels = refusal.instance.id, refusal.cores, refusal.instance.labels
+        resources = self._counted(refusal.instance)
+        needs = {
+            "resources": resources,
+            "labels": {name: value for name, value in labels if name in self._label_names},
+        }
+        if self._free_room(own_id, freed_id(self._cloud, own_id), cores, needs):
+            log.warning(
+                "an own user was refused: freeing room", instance=own_id, cores=cores, resources=resources
+            )
+
+    def _counted(self, instance: CloudInstance) -> dict[str, int]:
+        """Return what an instance takes beside cores, as far as its owner counts it."""
+        return {name: amount for name, amount in instance.amounts if name in self._details.resources}
 
     def _report_gone(self, name: str, decision: InstanceDecision) -> None:
         how: Any = decision.step.value
@@ -428,9 +504,12 @@ class CloudAgent:
             case InstanceStep.ARRIVE if not self._calls.is_busy(own_id):
                 # Recorded before the owner is told: the next agent must know that it may be counted.
                 self._leases.write_record(tracked.on_demand, tracked.record)
-                host = None if tracked.instance is None else tracked.instance.host
+                instance = tracked.instance
+                host = None if instance is None else instance.host
                 labels = {HOST: host} if host in self._hosts else {}
-                fields = {"cores": tracked.record.cores, "lifetime_s": None, "labels": labels, **target}
+                resources = {} if instance is None else self._counted(instance)
+                fields: dict[str, Any] = {"labels": labels, "resources": resources, **target}
+                fields |= {"cores": tracked.record.cores, "lifetime_s": None}
                 self._ask("arrive", own_id, StartOnDemand(id=f"{tracked.on_demand}:start", **fields))
             case InstanceStep.DEPART if not self._calls.is_busy(own_id):
                 self._ask("depart", own_id, StopOnDemand(id=f"{tracked.on_demand}:stop", **target))
@@ -476,6 +555,8 @@ class CloudAgent:
                 self._note_listing(finished)
             case "flavours":
                 self._note_flavours(finished)
+            case "headroom" if finished.error is None:
+                self._note_free(finished.result)
             case "start":
                 self._note_start(finished.about, finished.error)
             case "end" | "notice":

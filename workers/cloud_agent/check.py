@@ -7,7 +7,11 @@ from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
 from broker.doctor.check import CheckResult, State, failure, ok, warning
+from cloudsim.model.nodes import CORES, CORES_ONLY, NodeDetails, NodeGroup, shape_of
 from workers.cloud_agent.drivers.base import (
+    DISK,
+    HOST,
+    MEMORY,
     CommonOptions,
     DesiredInstance,
     InstanceDriver,
@@ -24,14 +28,19 @@ _LOOK_S = 1.0
 
 
 def check_cloud(
-    options: CommonOptions, driver: InstanceDriver, node_cores: Sequence[int], *, start: bool = False
+    options: CommonOptions,
+    driver: InstanceDriver,
+    node_cores: Sequence[int],
+    details: NodeDetails = CORES_ONLY,
+    *,
+    start: bool = False,
 ) -> Iterator[CheckResult]:
     """Yield what was found of a cloud; without access to it that is the only result.
 
     Parameters
     ----------
-    node_cores:
-        The cores of each node in the federation file.
+    node_cores, details:
+        The nodes in the federation file.
     start:
         Start an instance of the smallest size, and end it.
     """
@@ -46,15 +55,21 @@ def check_cloud(
         return
     yield from guard_check("cloud", driver.check())
     yield from guard_check("flavours", _check_sizes(options, driver, node_cores))
+    yield from guard_check("hosts", _check_hosts(driver, node_cores, details))
     if start:
         yield from guard_check("test instance", _check_start(options, driver))
 
 
-def list_faults(driver: InstanceDriver) -> Iterator[str]:
-    """Yield in words what a driver finds wrong with its cloud."""
-    for result in guard_check("cloud", driver.check()):
-        if result.state is not State.OK:
-            yield f"{result.name}: {result.found}"
+def list_faults(
+    driver: InstanceDriver, node_cores: Sequence[int] = (), details: NodeDetails = CORES_ONLY
+) -> Iterator[str]:
+    """Yield in words what a driver finds wrong with its cloud, and with the nodes that the file gives it."""
+    yield from _faults(guard_check("cloud", driver.check()))
+    yield from _faults(guard_check("hosts", _check_hosts(driver, node_cores, details)))
+
+
+def _faults(results: Iterator[CheckResult]) -> Iterator[str]:
+    return (f"{result.name}: {result.found}" for result in results if result.state is not State.OK)
 
 
 def _check_load(options: CommonOptions, driver: InstanceDriver) -> Iterator[CheckResult]:
@@ -101,6 +116,42 @@ def _check_sizes(
             "raise the quota, or wait until own users leave room, or correct nodes",
             name="room",
         )
+
+
+def _check_hosts(
+    driver: InstanceDriver, node_cores: Sequence[int], details: NodeDetails
+) -> Iterator[CheckResult]:
+    """Yield whether the cloud's hosts have what the file says of its nodes."""
+    hosts = {host.name: host for host in sorted(driver.list_hosts(), key=lambda host: host.name)}
+    if not hosts:
+        return
+    groups = [
+        NodeGroup(1, host.cores, host.amounts, frozenset({(HOST, host.name)})) for host in hosts.values()
+    ]
+    advice = f"the cloud's hosts give away {shape_of(groups)}"
+    named = {host: node for node, labels in enumerate(details.labels) for key, host in labels if key == HOST}
+    missing = sorted(named.keys() - hosts.keys())
+    faults = [f"no host that takes servers is called {host}" for host in missing]
+    for host in sorted(named.keys() & hosts.keys()):
+        has = {CORES: hosts[host].cores, **dict(hosts[host].amounts)}
+        said = {CORES: node_cores[named[host]]}
+        said |= {name: each[named[host]] for name, each in details.amounts}
+        faults += [
+            f"{host} has {has.get(name, 0)} of the {amount} {name} of its node"
+            for name, amount in said.items()
+            if has.get(name, 0) < amount
+        ]
+    if not named:
+        faults.append("nodes name no host: room for own users may be freed on several of them")
+    faults += [
+        f"nodes have no {name}: room is freed for own users without it"
+        for name in (MEMORY, DISK)
+        if name not in details.resources
+    ]
+    if faults:
+        yield (failure if missing else warning)("; ".join(faults), advice, name="hosts")
+    else:
+        yield ok("hosts have what the file says of nodes", name="hosts")
 
 
 def _check_start(options: CommonOptions, driver: InstanceDriver) -> Iterator[CheckResult]:

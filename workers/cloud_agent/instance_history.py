@@ -62,9 +62,9 @@ class TrackedLease:
         history = replace(self.history, listed=True, missing=None)
         history = replace(history, ran=history.ran or instance.state is InstanceState.RUNNING)
         if there:
-            history = replace(
-                history, asked_s=history.asked_s or now_s, retry_s=None, no_room_s=None, again=False
-            )
+            history = replace(history, asked_s=history.asked_s or now_s, retry_s=None, again=False)
+        if instance.state is InstanceState.RUNNING:
+            history = replace(history, no_room_s=None)
         self.history = history
         self.record = _update_record(self.record, instance)
 

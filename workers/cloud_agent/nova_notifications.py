@@ -62,9 +62,11 @@ def check_url(url: str) -> None:
 
 
 def listen_to_nova(
-    url: str, ca_file: Path | None, heard: Callable[[], None], stopping: threading.Event
+    url: str, ca_file: Path | None, heard: Callable[..., None], stopping: threading.Event
 ) -> None:
     """Call ``heard`` for each notification that is worth a listing, until ``stopping`` is set.
+
+    For a failed request it is called with ``is_refusal=True``.
 
     The queue is the listener's own and goes with its connection, so other readers of Nova's notifications
     lose none. After an outage ``heard`` is called once.
@@ -84,11 +86,12 @@ def listen_to_nova(
             stopping.wait(_AGAIN_S)
 
 
-def _listen(connection: Connection, heard: Callable[[], None], stopping: threading.Event) -> None:
+def _listen(connection: Connection, heard: Callable[..., None], stopping: threading.Event) -> None:
     def receive(body: Any, message: Message) -> None:
         message.ack()
-        if _event_type(body) in EVENTS:
-            heard()
+        event_type = _event_type(body)
+        if event_type in EVENTS:
+            heard(is_refusal=event_type.endswith(".error"))
 
     # Nova makes its exchange when it first publishes; its attributes are Nova's to choose.
     exchange = Exchange(EXCHANGE, type="topic", passive=True)

@@ -183,7 +183,7 @@ def is_stuck(instance: CloudInstance, history: InstanceHistory, now_s: float) ->
 def _unlisted(history: InstanceHistory, now_s: float, limit_s: float) -> InstanceDecision:
     if history.asked_s is None:
         return InstanceDecision(InstanceStep.START)
-    if history.no_room_s is not None and now_s - history.no_room_s >= NO_ROOM_S:
+    if history.retry_s is not None and _lacks_room(history, now_s):
         return InstanceDecision(InstanceStep.FAILED, f"no room for it: {history.why}")
     if history.retry_s is not None:
         return InstanceDecision(InstanceStep.START) if now_s >= history.retry_s else _WAIT
@@ -203,15 +203,20 @@ def _unlisted(history: InstanceHistory, now_s: float, limit_s: float) -> Instanc
     )
 
 
+def _lacks_room(history: InstanceHistory, now_s: float) -> bool:
+    """Return True if the cloud has had no room for long enough."""
+    return history.no_room_s is not None and now_s - history.no_room_s >= NO_ROOM_S
+
+
 def _ended(instance: CloudInstance, history: InstanceHistory, now_s: float) -> InstanceDecision:
     why = instance.why or "the cloud ended it"
     if history.ran:
         return InstanceDecision(InstanceStep.EVICTED, why)
-    if history.no_room_s is not None and now_s - history.no_room_s >= NO_ROOM_S:
+    if _lacks_room(history, now_s):
         return InstanceDecision(InstanceStep.FAILED, f"no room for it: {history.why}")
     if history.retry_s is not None:
         return InstanceDecision(InstanceStep.START) if now_s >= history.retry_s else _WAIT
-    if not history.again:
+    if not history.again or instance.no_room_at is not None:
         return InstanceDecision(InstanceStep.START)  # the driver then says what is wrong with it
     return (
         InstanceDecision(InstanceStep.FAILED, why)

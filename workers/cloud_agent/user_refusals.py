@@ -12,19 +12,22 @@ from workers.cloud_agent.drivers.base import CloudInstance
 SETTLE_S = 60.0
 #: Clouds tell times in whole seconds.
 _ROUNDED_S = 1.0
+#: Seconds from when an instance is not listed any more to when its cloud has given its room back.
+_GIVEN_BACK_S = 2.0
 
 
 @dataclass
 class UserRefusal:
     """A request that failed. Times are seconds since 1970.
 
-    freed_at: when the owner freed room for it, None if it has not. is_over: the room was taken, or is meant
-    for a later request of this user.
+    freed_at: when the owner freed room for it, None if it has not. settled_at: when the instances that had to
+    leave had gone. is_over: the room was taken, or is meant for a later request of this user.
     """
 
     instance: CloudInstance
     cores: int
     freed_at: float | None = None
+    settled_at: float | None = None
     is_over: bool = False
 
 
@@ -39,11 +42,18 @@ class UserRefusals:
         foreign: Mapping[str, CloudInstance],
         cores_of: Callable[[CloudInstance], int | None],
         now: float,
+        *,
+        is_settled: bool,
     ) -> None:
         """Note what the cloud lists of its own users; ``now`` in seconds since 1970.
 
-        Refusals that are older than the room would be kept are nobody's concern any more.
+        is_settled: all instances that were to end have gone. Refusals that are older than the room would be
+        kept are nobody's concern any more.
         """
+        if is_settled:
+            for refusal in self._refusals.values():
+                if refusal.freed_at is not None and refusal.settled_at is None:
+                    refusal.settled_at = now
         for own_id in self._refusals.keys() - foreign.keys():
             refusal = self._refusals[own_id]
             if now - (refusal.freed_at or refusal.instance.no_room_at or 0.0) > SETTLE_S:
@@ -55,7 +65,8 @@ class UserRefusals:
                 known = self._refusals[instance.id] = UserRefusal(instance, cores)
                 earlier = self._room_under_way(instance)
                 if earlier is not None:
-                    earlier.is_over, known.freed_at = True, earlier.freed_at
+                    earlier.is_over = True
+                    known.freed_at, known.settled_at = earlier.freed_at, earlier.settled_at
             if known is not None and now - (instance.no_room_at or now) > FREED_S:
                 known.is_over = True
 
@@ -64,16 +75,18 @@ class UserRefusals:
         for refusal in self._of(instance):
             assert instance.no_room_at is not None
             if refusal.freed_at is not None:
-                later_s = instance.no_room_at - refusal.freed_at
-                if -_ROUNDED_S < later_s < SETTLE_S:
+                until = refusal.freed_at + SETTLE_S
+                if refusal.settled_at is not None:
+                    until = min(until, refusal.settled_at + _GIVEN_BACK_S)
+                if refusal.freed_at - _ROUNDED_S < instance.no_room_at < until:
                     return refusal
         return None
 
-    def due(self) -> Iterator[tuple[str, int]]:
-        """Yield the id at the cloud and the cores of each request for which room is to be freed."""
-        for own_id, refusal in self._refusals.items():
+    def due(self) -> Iterator[UserRefusal]:
+        """Yield the requests for which room is to be freed."""
+        for refusal in self._refusals.values():
             if refusal.freed_at is None and not refusal.is_over:
-                yield own_id, refusal.cores
+                yield refusal
 
     def note_freed(self, own_id: str, now: float) -> None:
         """Note that the owner frees room for a request; ``now`` in seconds since 1970."""
@@ -88,10 +101,15 @@ class UserRefusals:
         return refusal
 
     def note_arrival(self, instance: CloudInstance) -> None:
-        """Note that an instance of an own user has come: it takes the room that was freed for that user."""
-        refusal = next((one for one in self._of(instance) if one.freed_at is not None), None)
-        if refusal is not None:
-            refusal.is_over = True
+        """Note that an instance of an own user has come: it takes the room that was freed for that user.
+
+        One that was asked for after the refusal needs none to be freed any more.
+        """
+        for refusal in self._of(instance):
+            failed_at = refusal.instance.no_room_at or 0.0
+            if refusal.freed_at is not None or (instance.created_at or 0.0) >= failed_at:
+                refusal.is_over = True
+                return
 
     def _of(self, instance: CloudInstance) -> Iterator[UserRefusal]:
         """Yield what was refused to the same user, of the same size, and has not been made good."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import redis
 import structlog
@@ -23,6 +24,13 @@ from cloudsim.model.requests import Request
 _KEPT_S = 2.0
 
 log = structlog.get_logger(__name__)
+
+
+class NoFlavour(NamedTuple):
+    """Why a real cloud has no instance for a request, and the same in words."""
+
+    reason: RefusalReason
+    why: str
 
 
 class CatalogueReader:
@@ -56,20 +64,31 @@ class CatalogueReader:
         return read_catalogue(fields, self._cloud, self._keys, self._signing)
 
 
-def find_misfit(
-    catalogue: InstanceCatalogue | None, request: Request, launch: Launch | None
-) -> tuple[RefusalReason, str] | None:
-    """Return why the cloud has no instance for a request, None if it has one.
+def fit_flavour(
+    catalogue: InstanceCatalogue | None, request: Request, launch: Launch | None, resources: Collection[str]
+) -> Request | NoFlavour:
+    """Return a request for all that its instance takes of a node, or why the cloud has no instance for it.
 
-    Without a catalogue nothing is known of the cloud's flavours: then it has instances of cores alone.
+    An instance takes what its flavour has, not only what the request names. Without a catalogue nothing is
+    known of the cloud's flavours: then it has instances of cores alone, and none where nodes have more.
+
+    Parameters
+    ----------
+    resources:
+        What the nodes have beside cores; of nothing else is there an account.
     """
     if catalogue is None:
-        if request.amounts or request.labels or launch is not None:
-            return RefusalReason.NO_SUCH_FLAVOUR, "its agent has not described its flavours yet"
-        return None
+        if resources or request.amounts or request.labels or launch is not None:
+            return NoFlavour(RefusalReason.NO_SUCH_FLAVOUR, "its agent has not described its flavours yet")
+        return request
     faults = [] if launch is None else list(catalogue.rules.find_faults(launch))
     if faults:
-        return RefusalReason.NOT_ALLOWED, ", ".join(faults)
+        return NoFlavour(RefusalReason.NOT_ALLOWED, ", ".join(faults))
     name = None if launch is None else launch.instance_type
     flavour = find_flavour(catalogue.flavours, request.cores, request.amounts, request.labels, name)
-    return (RefusalReason.NO_SUCH_FLAVOUR, flavour) if isinstance(flavour, str) else None
+    if isinstance(flavour, str):
+        return NoFlavour(RefusalReason.NO_SUCH_FLAVOUR, flavour)
+    if flavour.is_divisible:
+        return request
+    taken = {name: amount for name, amount in flavour.amounts if name in resources}
+    return replace(request, amounts=tuple(sorted((dict(request.amounts) | taken).items())))

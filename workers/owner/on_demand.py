@@ -39,9 +39,9 @@ def recall_start(state: OwnerState, command: StartOnDemand) -> Answer | None:
 
 def start(state: OwnerState, writer: EventWriter, command: StartOnDemand, at_s: float) -> Answer:
     """Start an on-demand instance, evicting spot where it must; book it, or turn it away."""
-    request = _request(state, command.instance, command, command.origin)
-    if (misfit := _find_misfit(state, request, command)) is not None:
-        return misfit
+    request = _fit(state, command.instance, command, command.origin)
+    if isinstance(request, RefusalView):
+        return request
     at_s = clock.step(state, writer, at_s, PHASE_ON_DEMAND)
     # A purchase by another member is not offered to the federation: it chose this cloud over the others. A
     # real cloud's agent says what is to be offered: all else runs there already, or is room that is kept.
@@ -65,20 +65,26 @@ def start_together(state: OwnerState, writer: EventWriter, command: StartAll, at
 
     Returns all leases, the refusal of all, or ``Done(found=False)`` where an id means something else already.
     """
-    requests = [_request(state, request.id or "", request, command.origin) for request in command.requests]
-    for request, wish in zip(requests, command.requests, strict=True):
-        if (misfit := _find_misfit(state, request, wish)) is not None:
-            return misfit
+    requests: list[Request] = []
+    for wish in command.requests:
+        request = _fit(state, wish.id or "", wish, command.origin)
+        if isinstance(request, RefusalView):
+            return request
+        requests.append(request)
     at_s = clock.step(state, writer, at_s, PHASE_ON_DEMAND)
     launches = {request.id or "": request.launch for request in command.requests}
     writer.record(start_all(state.cloud, requests, at_s), offers=False, launches=launches)
     return _joint_answer(_known_answers(state, command))
 
 
-def _request(
+def _fit(
     state: OwnerState, instance: str, wish: StartOnDemand | OnDemandRequest, origin: str | None
-) -> Request:
-    return Request(
+) -> Request | RefusalView:
+    """Return the request for an instance with all that it takes, or its refusal if the cloud cannot start it.
+
+    Those of a real cloud's own users run there already, or are room that is kept for them.
+    """
+    request = Request(
         instance,
         Kind.ON_DEMAND,
         wish.cores,
@@ -86,21 +92,12 @@ def _request(
         origin=origin or state.spec.cloud.id,
         **wish.needs,
     )
-
-
-def _find_misfit(
-    state: OwnerState, request: Request, wish: StartOnDemand | OnDemandRequest
-) -> RefusalView | None:
-    """Return the refusal of an instance that the cloud cannot start, None if it can.
-
-    Those of a real cloud's own users run there already, or are room that is kept for them.
-    """
     if state.spec.is_real and request.origin == state.spec.cloud.id:
-        return None
-    misfit = state.spec.find_misfit(request, wish.launch)
-    if misfit is None:
-        return None
-    return to_refusal_view(Refusal(state.spec.cloud.id, misfit[0]), misfit[1], cores=request.cores)
+        return request
+    fitted = state.spec.fit(request, wish.launch)
+    if isinstance(fitted, Request):
+        return fitted
+    return to_refusal_view(Refusal(state.spec.cloud.id, fitted.reason), fitted.why, cores=request.cores)
 
 
 def list_sold(state: OwnerState, writer: EventWriter, command: ListSold, at_s: float) -> Answer:

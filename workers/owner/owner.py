@@ -62,6 +62,7 @@ from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, convert, drain, lease_changes, nodes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
+from workers.owner.catalogue import NoFlavour
 from workers.owner.event_writer import Decisions, EventWriter
 from workers.owner.state import ORDERS_KEPT, OwnerSpec, OwnerState
 
@@ -245,10 +246,11 @@ class Owner:
         """Answer what a request would get, without reserving anything."""
         self._advance(at_s)
         request, cloud = self._request(command), self.cloud
-        answer, ask = self._consider(request, command.launch, is_ask=True), partial(self._ask, command.launch)
+        fitted = self.spec.fit(request, command.launch)
+        answer, ask = self._consider(fitted, is_ask=True), partial(self._ask, command.launch)
         offers = other_sizes(request, self._sizes_for(request), ask) if command.other_sizes else ()
         if isinstance(answer, Refusal):
-            return self._refusal(request, answer, command.launch, offers)
+            return self._refusal(request, fitted, answer, command.launch, offers)
         return to_quote_view(answer, cloud.now_s, offers, cloud.spec.admission.mode)
 
     def _recall_reservation(self, command: Reserve) -> Answer | None:
@@ -258,14 +260,16 @@ class Owner:
         """Reserve an instance until the broker confirms or releases it, or decline."""
         at_s = clock.step(self.state, self._writer, at_s, PHASE_SPOT)
         request = self._request(command)
-        quote = self._consider(request, command.launch, is_ask=False)
+        fitted = self.spec.fit(request, command.launch)
+        quote = self._consider(fitted, is_ask=False)
         if isinstance(quote, Refusal):
-            refusal = self._refusal(request, quote, command.launch)
+            refusal = self._refusal(request, fitted, quote, command.launch)
             waits = self.cloud.contention.origin_refused_at(at_s, request.origin)
             self._writer.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal, waits=waits)
             return refusal
+        assert isinstance(fitted, Request)
         # Its instance goes by the id of the attempt: one request may try several times.
-        changes = self.cloud.admit(replace(request, id=command.attempt), at_s, quote)
+        changes = self.cloud.admit(replace(fitted, id=command.attempt), at_s, quote)
         assert not isinstance(changes, Refusal), "the quote has just admitted it"
         place = next(index for index, change in enumerate(changes) if isinstance(change, Started))
         displaced, started, waiting = changes[:place], changes[place], changes[place + 1 :]
@@ -301,14 +305,14 @@ class Owner:
                 self._writer.emit(EventKind.NOTICED, self.cloud.now_s, lease=entry, cause=cause)
         return LeaseGranted(lease=entry)
 
-    def _consider(self, request: Request, launch: Launch | None, *, is_ask: bool) -> Quote | Refusal:
+    def _consider(self, fitted: Request | NoFlavour, *, is_ask: bool) -> Quote | Refusal:
         """Let the cloud consider a request, counting it once.
 
         In trace time every cloud is asked before one gets the reservation, and the question counts. In wall
         time a question may be curiosity, and the reservation counts.
         """
         counts = is_ask == self.spec.trace_time
-        return self._answer(request, launch, self._count if counts else self.cloud.quote)
+        return self._answer(fitted, self._count if counts else self.cloud.quote)
 
     def _count(self, request: Request) -> Quote | Refusal:
         """Let the cloud consider a request, and write down what population mode learns from it."""
@@ -319,14 +323,13 @@ class Owner:
 
     def _ask(self, launch: Launch | None, request: Request) -> Quote | Refusal:
         """Return what the cloud would answer, without counting the request."""
-        return self._answer(request, launch, self.cloud.quote)
+        return self._answer(self.spec.fit(request, launch), self.cloud.quote)
 
     def _answer(
-        self, request: Request, launch: Launch | None, decide: Callable[[Request], Quote | Refusal]
+        self, fitted: Request | NoFlavour, decide: Callable[[Request], Quote | Refusal]
     ) -> Quote | Refusal:
         """Let the cloud decide on a request; refuse one for which it has no instance, and do not count it."""
-        misfit = self.spec.find_misfit(request, launch)
-        return Refusal(self.cloud.spec.id, misfit[0]) if misfit else decide(request)
+        return decide(fitted) if isinstance(fitted, Request) else Refusal(self.cloud.spec.id, fitted[0])
 
     def _request_for_a_period(self, command: Ask | Reserve) -> Request:
         """Convert a command to a request; one without a lifetime asks for a whole renewal period."""
@@ -348,20 +351,25 @@ class Owner:
         One that is renewable asks for as much of its lifetime, or of a renewal period, as its SLA allows now.
         """
         request = self._request_for_a_period(command)
-        return first_request(self.cloud, request, is_bounded=command.lifetime_s is not None)
+        if request.least_s is None:
+            return request
+        fitted = self.spec.fit(request, command.launch)
+        sized = fitted if isinstance(fitted, Request) else request
+        first = first_request(self.cloud, sized, is_bounded=command.lifetime_s is not None)
+        return replace(request, lifetime_s=first.lifetime_s)
 
     def _refusal(
         self,
         request: Request,
+        fitted: Request | NoFlavour,
         refusal: Refusal,
         launch: Launch | None,
         offers: Sequence[AdmissibleSize] = (),
     ) -> RefusalView:
         """Convert a refusal, adding the largest size that would be admitted instead."""
-        misfit = self.spec.find_misfit(request, launch)
         return to_refusal_view(
-            convert.explained(refusal, request, self.cloud),
-            misfit[1] if misfit and misfit[0] is refusal.reason else None,
+            convert.explained(refusal, fitted if isinstance(fitted, Request) else request, self.cloud),
+            fitted.why if isinstance(fitted, NoFlavour) else None,
             cores=request.cores,
             cloud_time_s=self.cloud.now_s,
             smaller=largest_admitted(request, self._sizes_for(request), partial(self._ask, launch)),
@@ -401,6 +409,14 @@ class Owner:
             case _:
                 needs_table = False
         return self.cloud.table_due_s(at_s) if needs_table else None
+
+    def name_resources(self, command: Command) -> Command:
+        """Return a command that names all that its instance takes, which its table must be made for."""
+        if self.spec.catalogue is None or not isinstance(command, Ask | Reserve):
+            return command
+        fitted = self.spec.fit(self._request_for_a_period(command), command.launch)
+        amounts = fitted.amounts if isinstance(fitted, Request) else ()
+        return command.model_copy(update={"resources": dict(amounts)}) if amounts else command
 
     def adopt(self, table: QuantileTable, now: str) -> Decisions:
         """Take a new table into use, as far as the cloud discloses it."""

@@ -357,7 +357,7 @@ class OwnerProcess:
                 raise
             raise _PoisonError from error
         self._poison_in_a_row = 0
-        self._schedule.note_size(command)
+        self._schedule.note_size(self._owner.name_resources(command))
         return decisions
 
     def _set_aside(self, command: Command, entry: str) -> Decisions:

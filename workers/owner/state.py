@@ -34,7 +34,7 @@ from cloudsim.model.reserved_ids import HEADROOM
 from cloudsim.traces.trace import Trace
 from workers.owner import convert
 from workers.owner.answer_log import AnswerLog, Lapsed, Released
-from workers.owner.catalogue import find_misfit
+from workers.owner.catalogue import NoFlavour, fit_flavour
 from workers.owner.overflow import OverflowOffers
 from workers.owner.recorded_history import RecordedHistory
 from workers.owner.renewals import RenewalSchedule
@@ -75,13 +75,13 @@ class OwnerSpec:
         """True if the leases of the cloud are instances of a real one, which has users of its own."""
         return self.catalogue is not None
 
-    def find_misfit(self, request: Request, launch: Launch | None) -> tuple[RefusalReason, str] | None:
-        """Return why the cloud has no such instance, and the same in words; None if it has one."""
+    def fit(self, request: Request, launch: Launch | None) -> Request | NoFlavour:
+        """Return a request for all that its instance takes; or why there is none, and the same in words."""
         if self.catalogue is not None:
-            return find_misfit(self.catalogue(), request, launch)
+            return fit_flavour(self.catalogue(), request, launch, self.cloud.details.resources[1:])
         if launch is not None:
-            return RefusalReason.NOT_ALLOWED, "the instances of a simulated cloud run nothing"
-        return None
+            return NoFlavour(RefusalReason.NOT_ALLOWED, "the instances of a simulated cloud run nothing")
+        return request
 
 
 class OwnerState:

@@ -23,7 +23,7 @@ from tests.integration.instance_jobs import (
     scratch,
     token_of,
 )
-from tests.integration.test_local import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.xdist_group("openstack"), pytest.mark.timeout(1800)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -11,7 +10,7 @@ from pydantic import SecretStr
 
 from broker.contract import OverflowTerms
 from broker.contract.launch import Launch
-from tests.deep.openstack.real_openstack import PASSWORD, SIZES, RealOpenStack, real_openstack
+from tests.deep.openstack.real_openstack import PASSWORD, SIZES, RealOpenStack
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.openstack import OpenStackDriver
@@ -19,12 +18,6 @@ from workers.cloud_agent.drivers.openstack import OpenStackDriver
 pytestmark = [pytest.mark.xdist_group("openstack"), pytest.mark.timeout(1200)]
 
 SCRIPT = "#!/bin/sh\necho hello\n"
-
-
-@pytest.fixture(scope="module")
-def nova() -> Iterator[RealOpenStack]:
-    with real_openstack() as cloud:
-        yield cloud
 
 
 @pytest.fixture

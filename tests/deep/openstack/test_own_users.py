@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 import structlog
 
-from broker.client import Client, GrantedRequest
-from broker.contract import SpotRequest
-from broker.local.federation import LocalFederation
-from broker.local.process_list import ProcessList, wall_time
 from tests.conftest import PROJECT_ROOT
-from tests.deep.openstack.real_openstack import PASSWORD, SIZES, RealOpenStack, real_openstack
-from tests.support.ports import free_port
+from tests.deep.openstack.real_openstack import RealOpenStack, wait_for_nova
+from tests.deep.openstack.world import World, federation
 from tests.support.wait import wait_until
 
 OPENSTACK = PROJECT_ROOT / "deploy" / "openstack"
@@ -27,84 +20,28 @@ log = structlog.get_logger(__name__)
 
 pytestmark = [pytest.mark.xdist_group("openstack"), pytest.mark.timeout(1200)]
 
-FEDERATION = """
-[[cloud]]
-id = "real"
-nodes = [
-    {{ count = 1, cores = 8, labels = {{ host = "fake-1" }} }},
-    {{ count = 1, cores = 8, labels = {{ host = "fake-2" }} }},
-]
 
-[cloud.instances]
-driver = "openstack"
-endpoint = "{keystone}"
-project = "admin"
-image = "{image}"
-sizes = {{ {sizes} }}
-all_users = true
-poll = "{poll}"
-"""
-
-
-@dataclass
-class World:
-    """A federation of one real cloud."""
-
-    client: Client
-    nova: RealOpenStack
-
-    def lease(self, cores: int) -> str:
-        answer = self.client.requests.submit(SpotRequest(origin="guest", cores=cores, lifetime_s=3600))
-        assert isinstance(answer, GrantedRequest), answer
-        return answer.lease.id
-
-    def hosts(self) -> dict[str, str]:
-        """The hosts on which instances of leases run, by lease."""
-        return {
-            server["metadata"]["spotfed:lease"]: server["OS-EXT-SRV-ATTR:host"]
-            for server in self.nova.servers()
-            if server["status"] == "ACTIVE" and "spotfed:lease" in server["metadata"]
-        }
-
-    def fill(self, *cores: int) -> list[str]:
-        """Leases that run as instances."""
-        leases = [self.lease(each) for each in cores]
-        wait_until(lambda: set(self.hosts()) == set(leases), "all leases have instances", limit_s=180)
-        return leases
-
-    def own_cores(self) -> int | None:
-        """Cores that the owner counts for own users and what was freed for them."""
-        advert = self.client.clouds.get("real").advert
-        return None if advert is None else advert.on_demand_cores
-
-    def state(self, lease: str) -> str:
-        return str(self.client.leases.get(lease).state.value)
-
-
-@pytest.fixture(scope="module")
-def nova() -> Iterator[RealOpenStack]:
-    with real_openstack() as cloud:
-        yield cloud
-
-
-@contextmanager
-def federation(
-    nova: RealOpenStack, directory: Path, redis_url: str, poll: str, *, notified: bool
-) -> Iterator[World]:
-    nova.clear()
-    sizes = ", ".join(f'{cores} = "{name}"' for cores, name in SIZES.items())
-    file = directory / "federation.toml"
-    file.write_text(FEDERATION.format(keystone=nova.keystone, image=nova.image, sizes=sizes, poll=poll))
-    options = wall_time(speed=1, history="1h", samples=10, seed=0)
-    layout = ProcessList(file, ("real",), options, 0, port=free_port(), instanced=("real",))
-    told = {"SPOTFED_CLOUD_USER": "admin", "SPOTFED_CLOUD_SECRET": PASSWORD}
-    if notified:
-        told["SPOTFED_CLOUD_NOTIFICATIONS"] = nova.notifications
-    prefix = f"o{os.getpid()}{'n' if notified else ''}:"
-    local = LocalFederation(layout, directory / "state", redis_url, prefix, forget=True, environment=told)
-    with local, local.client() as client:
-        yield World(client, nova)
-    nova.clear()
+def print_parts(world: World, refused: str, evicted: list[str]) -> None:
+    """Where the seconds went, from Nova's "no valid host" to the end of the last allocation."""
+    nova = world.nova
+    servers = [world.client.leases.get_instance(lease).own_id for lease in evicted]
+    order_s = max(world.logged_at("ending an instance", lease) for lease in evicted)
+    moments = {
+        "agent": world.logged_at("freeing room", refused),
+        "owner": order_s,
+        "call": max(
+            nova.logged_at("nova-api", "wsgi.server", f"DELETE /v2.1/servers/{server}") for server in servers
+        ),
+        "delete": max(
+            nova.logged_at("placement", "requestlog", f"DELETE /allocations/{server}") for server in servers
+        ),
+    }
+    last_s = first_s = nova.logged_at("nova-conductor", "Setting instance to ERROR", refused)
+    parts = {}
+    # A server that was listed while it was built has evicted spot before it failed.
+    for name, at_s in sorted(moments.items(), key=itemgetter(1)):
+        parts[name], last_s = round(at_s - last_s, 2), at_s
+    log.info("seconds from the failed request to room", **parts, all=round(last_s - first_s, 2))
 
 
 @pytest.mark.parametrize(("poll", "notified"), [("60s", True), ("2s", False)])
@@ -119,15 +56,32 @@ def test_an_own_user_who_was_refused_finds_room(
         failed = nova.create("large")
         assert failed["status"] == "ERROR"
         failed_s = time.monotonic()
-        host = wait_until(nova.empty_host, "there is room on a host")
+        host = wait_for_nova(nova.empty_host, "there is room on a host")
         log.info("room", after_s=round(time.monotonic() - failed_s, 1), notified=notified, poll=poll)
         server = nova.create("large")
         assert (server["status"], server["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", host)
         evicted = [lease for lease in leases if world.state(lease) == "evicted"]
         assert evicted == [lease for lease in leases if hosts[lease] == host], "one host was cleared, once"
+        print_parts(world, failed["id"], evicted)
         # It is counted where it runs, and leaves room when it goes.
         wait_until(lambda: world.own_cores() == 8, "it is counted")
-        wait_until(lambda: set(world.hosts()) == set(leases) - set(evicted), "the others run on")
+        wait_for_nova(lambda: set(world.hosts()) == set(leases) - set(evicted), "the others run on")
+
+
+def test_memory_is_freed_too_where_it_is_short(nova: RealOpenStack, tmp_path: Path, redis_url: str) -> None:
+    nova.make_flavor("heavy", cores=1, memory_mb=6144)
+    with federation(nova, tmp_path, redis_url, "60s", notified=True) as world:
+        leases = world.fill(4, 4, 4, 2)
+        hosts = world.hosts()
+        # Each host has cores left, and none has the memory.
+        failed = nova.create("heavy")
+        assert failed["status"] == "ERROR"
+        host = wait_for_nova(lambda: nova.host_with(6144), "there is memory on a host")
+        server = nova.create("heavy")
+        assert (server["status"], server["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", host)
+        evicted = [lease for lease in leases if world.state(lease) == "evicted"]
+        assert evicted
+        assert {hosts[lease] for lease in evicted} == {host}
 
 
 def test_with_filter_and_weigher_the_request_itself_runs(
@@ -151,12 +105,12 @@ def test_with_filter_and_weigher_the_request_itself_runs(
         host = server["OS-EXT-SRV-ATTR:host"]
         assert host == hosts[leases[-1]], "the host where the fewest cores have to leave"
         there = [lease for lease in leases if hosts[lease] == host]
-        wait_until(lambda: set(world.hosts()) == set(leases) - set(there), "the host is its own")
+        wait_for_nova(lambda: set(world.hosts()) == set(leases) - set(there), "the host is its own")
         log.info("the host is its own", after_s=round(time.monotonic() - begun_s, 1))
         assert [lease for lease in leases if world.state(lease) == "evicted"] == there
         # The other host still holds spot, which leaves for the next one; then the cloud is really full.
         assert nova.create("large")["status"] == "ACTIVE"
-        wait_until(lambda: not world.hosts(), "all spot has left")
+        wait_for_nova(lambda: not world.hosts(), "all spot has left")
         assert nova.create("large")["status"] == "ERROR"
 
 

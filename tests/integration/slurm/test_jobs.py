@@ -26,7 +26,7 @@ from tests.integration.instance_jobs import (
     token_of,
 )
 from tests.integration.slurm.cluster import cluster
-from tests.integration.test_local import free_port
+from tests.support.ports import free_port
 from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent import nova_server
 from tests.unit.workers.cloud_agent.ec2_server import IMAGE, REGION, ec2_scene

@@ -9,6 +9,7 @@ import redis
 
 from broker.contract import EventKind, RefusalView, Reserve, write_message
 from broker.contract.instances import InstanceCatalogue
+from broker.contract.launch import Launch
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 from cloudsim.cloud.spec import CloudSpec
@@ -29,10 +30,12 @@ CATALOGUE = InstanceCatalogue(
 )
 
 
-def real(catalogue: InstanceCatalogue | None = CATALOGUE) -> Live:
-    """The nodes of a real cloud would have room for all of it."""
-    nodes = [NodeGroup(2, 8, (("gpus", 4), ("memory_mb", 256_000)), frozenset({("zone", "north")}))]
-    cores, details = nodes_of(nodes)
+#: They would have room for all of it.
+NODES = NodeGroup(2, 8, (("gpus", 4), ("memory_mb", 256_000)), frozenset({("zone", "north")}))
+
+
+def real(catalogue: InstanceCatalogue | None = CATALOGUE, nodes: NodeGroup = NODES) -> Live:
+    cores, details = nodes_of([nodes])
     return Live(OwnerSpec(CloudSpec("A", cores, details), catalogue=lambda: catalogue))
 
 
@@ -69,6 +72,31 @@ def test_what_a_flavour_has_is_promised() -> None:
     assert lease_state(live.tell(needing("b.1", 1, resources={"memory_mb": 2000}))) == "reserved"
 
 
+def test_a_lease_takes_all_that_its_flavour_has_of_what_nodes_have() -> None:
+    live = real()
+    for name, cores in (("a.1", 4), ("b.1", 1)):
+        assert lease_state(live.tell(needing(name, cores))) == "reserved"
+        live.tell(confirm(name))
+    assert live.tell(needing("c.1", 4, resources={"gpus": 1})) is not None
+    taken = {one.id: one.amounts for one in live.owner.cloud.inventory}
+    assert taken == {
+        "a.1": (("memory_mb", 8000),),
+        "b.1": (("memory_mb", 2000),),
+        "c.1": (("gpus", 1), ("memory_mb", 16000)),
+    }
+    # So memory runs out before cores, and tables are made for what instances really take.
+    named = live.owner.name_resources(needing("d.1", 4))
+    assert isinstance(named, Reserve)
+    assert named.resources == {"memory_mb": 8000}
+    full = real(CATALOGUE.model_copy(update={"flavours": (CloudFlavour("x", 1, (("memory_mb", 100_000),)),)}))
+    for number in range(4):
+        assert lease_state(full.tell(needing(f"r{number}.1", 1))) == "reserved"
+    refused = full.tell(needing("r5.1", 1))
+    assert isinstance(refused, RefusalView)
+    assert refused.reason is RefusalReason.NO_CAPACITY
+    check_journal(full.events)
+
+
 def test_only_sizes_that_there_are_are_offered_instead() -> None:
     refused = real().tell(ask(6).model_copy(update={"other_sizes": True}))
     assert isinstance(refused, RefusalView)
@@ -77,11 +105,14 @@ def test_only_sizes_that_there_are_are_offered_instead() -> None:
 
 
 def test_before_the_agent_has_told_there_are_cores_alone() -> None:
-    live = real(None)
+    live = real(None, NodeGroup(2, 8))
     assert lease_state(live.tell(needing("a.1", 3))) == "reserved"
-    refused = live.tell(needing("b.1", 1, resources={"memory_mb": 1}))
-    assert isinstance(refused, RefusalView)
-    assert "has not described its flavours yet" in (refused.detail or "")
+    launched = needing("b.1", 1, launch=Launch(image="debian-12"))
+    for cloud, command in ((live, launched), (real(None), needing("c.1", 1))):
+        refused = cloud.tell(command)
+        assert isinstance(refused, RefusalView)
+        assert refused.reason is RefusalReason.NO_SUCH_FLAVOUR
+        assert "has not described its flavours yet" in (refused.detail or "")
 
 
 class Stored:

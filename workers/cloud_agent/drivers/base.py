@@ -37,6 +37,7 @@ from cloudsim.federation.model import BOOT_S
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 from cloudsim.model.flavours import CloudFlavour, find_flavour
+from cloudsim.model.requests import Amounts, Labels
 
 
 class InstanceError(Exception):
@@ -87,7 +88,9 @@ class CloudInstance:
     cloud does not tell. ends_at: seconds since 1970, once the cloud has given notice to take it back by
     itself. why: the cloud's reason, once it is ending or has ended. host: where it runs, if the cloud tells.
     account: its user or project there. no_room_at: when the cloud found no room for it, in seconds since
-    1970; None unless it failed for that.
+    1970; None unless it failed for that. amounts: what it has beside cores, as far as the cloud tells.
+    labels: what its host must be, as far as the cloud tells. created_at: when its user asked for it, in
+    seconds since 1970, if the cloud tells.
     """
 
     id: str
@@ -101,6 +104,18 @@ class CloudInstance:
     host: str | None = None
     account: str | None = None
     no_room_at: float | None = None
+    amounts: Amounts = ()
+    labels: Labels = frozenset()
+    created_at: float | None = None
+
+
+@dataclass(frozen=True)
+class CloudHost:
+    """A host of the cloud: the cores and the amounts of other resources that its scheduler gives away."""
+
+    name: str
+    cores: int
+    amounts: Amounts = ()
 
 
 class InstanceDriver(Protocol):
@@ -142,6 +157,15 @@ class InstanceDriver(Protocol):
     def free_cores(self) -> int | None:
         """Return the cores that the cloud says it could still give, None if it does not tell."""
 
+    def list_hosts(self) -> list[CloudHost]:
+        """Return the cloud's hosts; none where the cloud does not tell."""
+
+    def count_free(self) -> dict[str, int]:
+        """Return how many more instances of each size could start at once; empty if the cloud does not tell.
+
+        The numbers of different sizes are about the same room.
+        """
+
 
 #: Bytes of user data that all clouds take.
 MOST_USER_DATA = 16_384
@@ -150,6 +174,9 @@ MOST_PREFIX = 3_072
 
 #: Resources that all clouds describe: MB of memory, GB of disk, and graphics processors.
 MEMORY, DISK, GPUS = "memory_mb", "disk_gb", "gpus"
+
+#: The label of a node that names its host at the cloud.
+HOST = "host"
 
 #: Types of the parts of user data by their first words, as cloud-init knows them.
 _USER_DATA_KINDS = {

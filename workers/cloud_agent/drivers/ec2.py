@@ -7,6 +7,7 @@ Eucalyptus answers is tested against documents of the form that its own client r
 from __future__ import annotations
 
 import base64
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -24,12 +25,13 @@ from libcloud.compute.drivers.ec2 import BaseEC2NodeDriver, EC2Connection, EC2Re
 from pydantic import Field, StringConstraints
 
 from broker.contract.launch import Word
-from broker.doctor.check import CheckResult, failure, ok
+from broker.doctor.check import CheckResult, failure, ok, warning
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
     GPUS,
     MEMORY,
+    CloudHost,
     CloudInstance,
     DesiredInstance,
     HttpOptions,
@@ -77,6 +79,9 @@ _STATES = {
     "stopped": InstanceState.ENDED,
     "terminated": InstanceState.ENDED,
 }
+
+#: What Eucalyptus tells of a size: free instances, most instances, cores, and more.
+_CAPACITY = re.compile(r"\s*(?P<free>\d+) */ *\d+ +(?P<cores>\d+)\b")
 
 _UNSIGNED = ("User-Agent", "Accept-Encoding")
 
@@ -215,6 +220,7 @@ class Ec2Driver:
         for image in self._options.images:
             yield from guard_check("image", self._check_image(image))
         if self._options.dialect is Dialect.EUCALYPTUS:
+            yield from guard_check("capacity", self._check_capacity())
             return
         for cores, size in self._options.sizes.items():
             desired = DesiredInstance(f"check-{cores}.1", cores, "check")
@@ -239,21 +245,48 @@ class Ec2Driver:
         else:
             yield failure(f"{image} is {' '.join(states) or 'not there'}", "name another one", name="image")
 
+    def _check_capacity(self) -> Iterator[CheckResult]:
+        free = self.count_free()
+        if free:
+            counts = ", ".join(
+                f"{free[size]} {size}" for size in self._options.sizes.values() if size in free
+            )
+            yield ok(f"the cloud could start {counts or 'none of these sizes'}", name="capacity")
+        else:
+            advice = "use an administrator's credentials, or count on headroom as the owner books it"
+            yield warning("the cloud does not tell its capacity", advice, name="capacity")
+
     def free_cores(self) -> int | None:
-        """Return the free cores for the size that fits best; None for AWS, which does not tell."""
+        """Return the free cores for the size that fits best; None if the cloud does not tell, as AWS."""
+        return max((count * cores for count, cores in self._capacity().values()), default=None)
+
+    def list_hosts(self) -> list[CloudHost]:
+        """Return no host: the EC2 API has none."""
+        return []
+
+    def count_free(self) -> dict[str, int]:
+        """Return what Eucalyptus tells its administrators of its capacity; nothing for AWS."""
+        return {size: count for size, (count, _) in self._capacity().items()}
+
+    def _capacity(self) -> dict[str, tuple[int, int]]:
+        """Return by size how many more instances Eucalyptus could start, and their cores.
+
+        Below each zone it lists lines of text, as ``|- m1.small`` with ``0005 / 0006   1    256     5``.
+        """
+        capacity: dict[str, tuple[int, int]] = {}
         if self._options.dialect is not Dialect.EUCALYPTUS:
-            return None
-        most = 0
-        for size in self._call("DescribeInstanceTypes", {"Availability": "true"}).iterfind(
-            "{*}instanceTypeDetails/{*}item"
-        ):
-            zones = [
-                int(_text(zone, "available"))
-                for zone in size.iterfind("{*}availability/{*}item")
-                if self._options.zone in (None, _text(zone, "zoneName"))
-            ]
-            most = max(most, sum(zones) * int(_text(size, "cpu")))
-        return most
+            return capacity
+        zone = ""
+        answer = self._call("DescribeAvailabilityZones", {"ZoneName.1": "verbose"})
+        for line in answer.iterfind("{*}availabilityZoneInfo/{*}item"):
+            name, state = _text(line, "zoneName"), _text(line, "zoneState")
+            if not name.startswith("|-"):
+                zone = name
+            elif self._options.zone in (None, zone) and (told := _CAPACITY.match(state)):
+                size = name.removeprefix("|-").strip()
+                count = int(told["free"]) + capacity.get(size, (0, 0))[0]
+                capacity[size] = (count, int(told["cores"]))
+        return capacity
 
     def _start(self, desired: DesiredInstance, size: str, tags: Mapping[str, str]) -> dict[str, str]:
         options, launch = self._options, desired.launch

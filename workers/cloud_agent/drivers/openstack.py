@@ -9,8 +9,10 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
@@ -30,6 +32,7 @@ from workers.cloud_agent.drivers.base import (
     DISK,
     GPUS,
     MEMORY,
+    CloudHost,
     CloudInstance,
     DesiredInstance,
     Duration,
@@ -68,6 +71,9 @@ _FLAVOR_VERSION = {"X-OpenStack-Nova-API-Version": "2.61"}
 #: An extra spec that is an amount of a resource class, as ``resources:VGPU``, also of a numbered group.
 _AMOUNT = re.compile(r"resources\w*:(?P<name>\w+)")
 
+#: Servers that are asked for at once, after a listing.
+_AT_ONCE = 8
+
 #: Quotas: the name of the limit, that of its use, and the word for it.
 _QUOTAS = (
     ("Instances", "totalInstancesUsed", "servers"),
@@ -75,6 +81,8 @@ _QUOTAS = (
     ("RAMSize", "totalRAMUsed", "MB of memory"),
 )
 
+#: From 2.53 on, a hypervisor goes by the id that Placement has for it.
+_HYPERVISOR_VERSION = {"X-OpenStack-Nova-API-Version": "2.53"}
 _USER_DATA = "OS-EXT-SRV-ATTR:user_data"
 
 #: Begins what is appended to the description of a failed server.
@@ -82,8 +90,10 @@ _TOLD = "[spotfed] "
 
 _PCI_ALIAS = "pci_passthrough:alias"
 
-#: Placement's standard classes of graphics processors.
-_GPU_CLASSES = ("VGPU", "PGPU")
+#: Placement's standard classes of resources.
+_CORES, _CLASSES = "VCPU", {"MEMORY_MB": MEMORY, "DISK_GB": DISK, "VGPU": GPUS, "PGPU": GPUS}
+#: What an instance must be on, if it names an availability zone, and the label of the zone's nodes.
+ZONE = "availability_zone"
 
 _NO_ROOM = ("No valid host", "Exhausted all hosts", "Insufficient compute resources")
 
@@ -185,8 +195,13 @@ class OpenStackDriver:
     def __init__(self, options: OpenStackOptions, cloud: str, user: str, secret: str):
         self._options, self.rules = options, options.rules
         self._tags = InstanceTags(options.prefix, cloud)
-        self._calls = HttpCalls(lambda: _connection(options, user, secret), _explain_error, options.timeout_s)
-        self._faults: dict[str, Mapping[str, Any]] = {}  # of servers that were listed last and failed
+        self._calls, self._placement = (
+            HttpCalls(partial(_connection, options, user, secret, service), _explain_error, options.timeout_s)
+            for service in ("compute", "placement")
+        )
+        # Of what was listed last: the faults of servers that failed, and the servers of leases.
+        self._faults: dict[str, Mapping[str, Any]] = {}
+        self._servers: dict[str, str] = {}
         self._sold: OpenStackDriver | None = None  # of what is sold on-demand, in a project of its own
         if options.on_demand_project is not None:
             changes = {"project": options.on_demand_project, "on_demand_project": None, "all_users": False}
@@ -196,13 +211,19 @@ class OpenStackDriver:
         """Return all servers of the project, or of all projects. Nova does not list deleted ones."""
         all_accounts = {"all_tenants": "1"} if self._options.all_users else {}
         servers = list(self._list_pages("/servers/detail", "servers", all_accounts))
-        faults = {server["id"]: self._fault(server) for server in servers if _has_failed(server)}
-        self._faults = {name: fault for name, fault in faults.items() if fault}
         eldest: dict[str, dict[str, Any]] = {}
         for server in sorted(servers, key=_age):
             lease = self._lease(server)
-            if lease is not None and eldest.setdefault(lease, server) is server:
-                self._mark(server)  # it still built when it was started
+            if lease is not None:
+                eldest.setdefault(lease, server)
+        failed = [server for server in servers if _has_failed(server)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # own users wait for what comes of this
+            faults = dict(
+                zip((str(server["id"]) for server in failed), pool.map(self._fault, failed), strict=True)
+            )
+            list(pool.map(self._mark, eldest.values()))  # some still built when they were started
+        self._faults = {name: fault for name, fault in faults.items() if fault}
+        self._servers = {lease: str(server["id"]) for lease, server in eldest.items()}
         instances = [self._instance(server, faults.get(server["id"], {})) for server in servers]
         if self._sold is None:
             return instances
@@ -231,7 +252,7 @@ class OpenStackDriver:
         if failed:
             fault = self._fault(failed[0])
             for server in failed:
-                self._delete(server)
+                self._delete(server["id"])
             raise _failure(fault)
         if not servers:
             ids = {flavour: str(flavor["id"]) for flavor, flavour in self._flavors()}
@@ -246,7 +267,7 @@ class OpenStackDriver:
         for server in by_age[:1]:
             self._mark(server)
         for server in by_age[1:]:
-            self._delete(server)
+            self._delete(server["id"])
 
     def _mark(self, server: Mapping[str, Any]) -> None:
         """Write a server's own id into its metadata, which Nova takes once it runs."""
@@ -266,12 +287,15 @@ class OpenStackDriver:
         return is_noticed
 
     def end(self, lease: str) -> None:
-        """Delete the lease's server."""
+        """Delete the lease's server, at once if it was listed, and look whether there is another one."""
+        known = self._servers.pop(lease, None)
+        if known is not None:
+            self._delete(known)
         if self._sold is not None:
             self._sold.end(lease)
         for server in self._instances_of(lease):
-            if server.get("OS-EXT-STS:task_state") != "deleting":
-                self._delete(server)
+            if server["id"] != known and server.get("OS-EXT-STS:task_state") != "deleting":
+                self._delete(server["id"])
         if self._options.allow.keys:
             # There may be none, or it may not be deleted: the lease has ended anyway.
             with suppress(RefusedError):
@@ -405,6 +429,34 @@ class OpenStackDriver:
         most = int(limits["maxTotalCores"])
         return None if most < 0 else max(0, most - int(limits["totalCoresUsed"]))
 
+    def list_hosts(self) -> list[CloudHost]:
+        """Return what Placement gives away on hosts that take servers; none without administrator's rights.
+
+        A host goes by the name of its compute service, as servers tell it.
+        """
+        if not self._options.all_users:
+            return []
+        listed = self._call("GET", "/os-hypervisors/detail", headers=_HYPERVISOR_VERSION)["hypervisors"]
+        return [
+            self._host(hypervisor)
+            for hypervisor in listed
+            if (hypervisor["state"], hypervisor["status"]) == ("up", "enabled")
+        ]
+
+    def count_free(self) -> dict[str, int]:
+        """Return nothing: Nova tells of each request that found no room."""
+        return {}
+
+    def _host(self, hypervisor: Mapping[str, Any]) -> CloudHost:
+        path = f"/resource_providers/{hypervisor['id']}/inventories"
+        inventories = self._placement.call(lambda connection: connection.request(path).object)["inventories"]
+        amounts: Counter[str] = Counter()
+        for name, inventory in inventories.items():
+            real = int(inventory["total"]) - int(inventory["reserved"])
+            amounts[_CLASSES.get(name, name)] += int(real * float(inventory["allocation_ratio"]))
+        cores = amounts.pop(_CORES, 0)
+        return CloudHost(str(hypervisor["service"]["host"]), cores, tuple(sorted(amounts.items())))
+
     def _server(self, desired: DesiredInstance, flavor: str, tags: Mapping[str, str]) -> dict[str, Any]:
         options, launch = self._options, desired.launch
         token = self._tags.make_token(desired.lease)
@@ -473,26 +525,29 @@ class OpenStackDriver:
     def _instance(self, server: Mapping[str, Any], fault: Mapping[str, Any]) -> CloudInstance:
         lease = self._lease(server)
         state = _state(server, lease is not None)
-        flavor = server["flavor"]
-        size = str(flavor.get("original_name", flavor.get("id", "")))
-        cores = self._options.cores(size)
+        flavor = _flavour(server["flavor"])
+        cores = self._options.cores(flavor.name)
+        zone = server.get("OS-EXT-AZ:availability_zone")
         why = fault.get("message") or server["status"]
         return CloudInstance(
             id=str(server["id"]),
             lease=lease,
             state=state,
-            size=size,
-            cores=flavor.get("vcpus") if cores is None else cores,
+            size=flavor.name,
+            cores=flavor.cores if cores is None else cores,
             addresses=tuple(port["addr"] for network in server["addresses"].values() for port in network),
             why=one_line(why) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
             host=server.get("OS-EXT-SRV-ATTR:host"),
             account=server.get("tenant_id"),
             no_room_at=_no_room_at(fault),
+            amounts=flavor.amounts,
+            labels=flavor.labels | ({(ZONE, zone)} if zone else set()),
+            created_at=datetime.fromisoformat(server["created"]).timestamp(),
         )
 
-    def _delete(self, server: Mapping[str, Any]) -> None:
+    def _delete(self, server_id: str) -> None:
         with suppress(_NotThereError):
-            self._call("DELETE", f"/servers/{server['id']}")
+            self._call("DELETE", f"/servers/{server_id}")
 
     def _list_pages(
         self, path: str, name: str, parameters: Mapping[str, str], headers: Mapping[str, str] = _VERSION
@@ -545,24 +600,26 @@ class _KeyExistsError(InstanceError):
 
 
 class _Connection(OpenStack_1_1_Connection):
-    """A connection to the endpoint that Keystone's catalog has for Nova, whatever its name there."""
+    """A connection to the endpoint that Keystone's catalog has for a service, whatever its name there."""
 
-    interface = "public"
+    interface, service = "public", "compute"
 
     def get_endpoint(self) -> str:
-        for endpoint in self.service_catalog.get_endpoints(service_type="compute"):
+        for endpoint in self.service_catalog.get_endpoints(service_type=self.service):
             desired = (self._ex_force_service_region, _INTERFACES[self.interface])
             if (endpoint.region, endpoint.endpoint_type) == desired:
                 return str(endpoint.url)
         raise RefusedError(
-            f"Keystone's catalog has no {self.interface} endpoint of Nova in {self._ex_force_service_region}"
+            f"Keystone's catalog has no {self.interface} endpoint of the service {self.service} "
+            f"in {self._ex_force_service_region}"
         )
 
 
-def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_1_1_Connection:
+def _connection(options: OpenStackOptions, user: str, secret: str, service: str) -> OpenStack_1_1_Connection:
     attributes = {
         "conn_class": connection_class(options.ca_file, options.timeout_s),
         "interface": options.interface,
+        "service": service,
     }
     method = "3.x_appcred" if options.application_credential else "3.x_password"
     return type("Connection", (_Connection,), attributes)(
@@ -579,19 +636,21 @@ def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_
 
 
 def _flavour(flavor: Mapping[str, Any]) -> CloudFlavour:
+    """Return a flavor as Nova lists it, or as it describes that of a server."""
     amounts = Counter({MEMORY: int(flavor["ram"]), DISK: int(flavor["disk"])})
-    amounts[DISK] += int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or 0)
+    amounts[DISK] += int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or flavor.get("ephemeral") or 0)
     labels: set[tuple[str, str]] = set()
     for key, value in (flavor.get("extra_specs") or {}).items():
         if resource := _AMOUNT.fullmatch(key):
-            amounts[GPUS if resource["name"] in _GPU_CLASSES else resource["name"]] += int(value)
+            amounts[_CLASSES.get(resource["name"], resource["name"])] += int(value)
         elif key == _PCI_ALIAS:
             for alias in value.split(","):
                 name, _, count = alias.strip().partition(":")
                 amounts[GPUS if "gpu" in name.lower() else name] += int(count or 1)
         else:
             labels.add((key.rpartition(":")[2], str(value)))
-    return make_flavour(str(flavor["name"]), int(flavor["vcpus"]), amounts, labels)
+    name = str(flavor.get("original_name") or flavor["name"])
+    return make_flavour(name, int(flavor["vcpus"]), amounts, labels)
 
 
 def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:

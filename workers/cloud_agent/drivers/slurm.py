@@ -39,6 +39,7 @@ from workers.cloud_agent.drivers.base import (
     MEMORY,
     AllowOptions,
     BesideFile,
+    CloudHost,
     CloudInstance,
     CommonOptions,
     Cores,
@@ -254,6 +255,14 @@ class SlurmDriver:
         partitions = frozenset(partition for node in nodes for partition in node.partitions)
         waiting = sum(job.cores for job in self._jobs() if job.waits_for_room and job.partitions & partitions)
         return max(0, sum(node.idle for node in nodes) - waiting)
+
+    def list_hosts(self) -> list[CloudHost]:
+        """Return no host: Slurm places jobs, and preempts by itself."""
+        return []
+
+    def count_free(self) -> dict[str, int]:
+        """Return nothing: own users' jobs preempt, whatever is free."""
+        return {}
 
     # -- Slurm's programs --------------------------------------------------------------------------------
 

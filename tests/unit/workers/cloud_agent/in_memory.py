@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from broker.contract import OverflowTerms
 from broker.contract.launch import LaunchRules
 from broker.doctor.check import CheckResult, failure, ok
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
+    CloudHost,
     CloudInstance,
     DesiredInstance,
     InstanceError,
@@ -36,6 +38,8 @@ class InMemoryCloud:
         self.rules = LaunchRules(keys=True)
         self.findings = [failure("there is none", "make one", name="image"), ok("it is there", name="key")]
         self.hosts: dict[str, str | None] = {}  # by lease, where it was to start
+        self.has: list[CloudHost] = []
+        self.tells_room = False
         self.preemptible: dict[str, bool] = {}  # by lease
         self.overflow: dict[str, OverflowTerms | None] = {}  # by id, what is offered elsewhere
         self.told: dict[str, str] = {}  # by id, where it went
@@ -91,6 +95,14 @@ class InMemoryCloud:
             self._called("free_cores", "")
             return self._free()
 
+    def list_hosts(self) -> list[CloudHost]:
+        return self.has
+
+    def count_free(self) -> dict[str, int]:
+        with self._lock:
+            self._called("count_free", "")
+            return {} if not self.tells_room else {"small": self._free(), "large": self._free() // 4}
+
     def read_overflow(self, own_id: str) -> OverflowTerms | None:
         with self._lock:
             self._called("overflow", own_id)
@@ -109,11 +121,13 @@ class InMemoryCloud:
         """An instance of its own users; returns its id."""
         return self._add(None, cores, InstanceState.RUNNING, size)
 
-    def refuse(self, cores: int = 1, account: str = "someone", failed_at: float | None = None) -> str:
+    def refuse(
+        self, cores: int = 1, account: str = "someone", failed_at: float | None = None, **needs: Any
+    ) -> str:
         """An instance of its own users for which there was no room; returns its id."""
         own_id = self._add(None, cores, InstanceState.ENDED, str(cores))
         at = time.time() if failed_at is None else failed_at
-        self.instances[own_id] = replace(self.instances[own_id], account=account, no_room_at=at)
+        self.instances[own_id] = replace(self.instances[own_id], account=account, no_room_at=at, **needs)
         return own_id
 
     def take(self, own_id: str, why: str = "Server.SpotInstanceTermination") -> None:

@@ -67,6 +67,8 @@ class NovaServer:
         self.servers: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, str] = {}
         self.networks = ["1f3b"]
+        self.hypervisors: dict[str, Any] = {}  # by host, its inventories
+        self.disabled: set[str] = set()
         self.image_status = "ACTIVE"
         self.full = False
         self.tokens_s = 3600.0
@@ -93,6 +95,8 @@ class NovaServer:
                 Rule("/compute/v2.1/os-keypairs/<name>", methods=["GET"], endpoint=self._key),
                 Rule("/compute/v2.1/os-keypairs", methods=["POST"], endpoint=self._put_key),
                 Rule("/compute/v2.1/os-keypairs/<name>", methods=["DELETE"], endpoint=self._delete_key),
+                Rule("/compute/v2.1/os-hypervisors/detail", methods=["GET"], endpoint=self._list_hypervisors),
+                Rule("/placement/resource_providers/<name>/inventories", endpoint=self._inventories),
                 Rule("/compute/v2.1/limits", methods=["GET"], endpoint=self._limits),
             ]
         )
@@ -185,12 +189,15 @@ class NovaServer:
             return Response(_json(text), 401, mimetype="application/json")
         token = uuid.uuid4().hex
         self.tokens[token] = (project, time.monotonic() + self.tokens_s)
-        endpoints = [
-            {"id": uuid.uuid4().hex, "interface": interface, "region": region, "region_id": region,
-             "url": f"{request.host_url}compute/v2.1" if (region, interface) == ("here", "internal")
-             else "http://127.0.0.1:9/v2.1"}
-            for region in ("elsewhere", "here") for interface in ("public", "internal", "admin")
-        ]  # fmt: skip
+        compute, placement = (
+            [
+                {"id": uuid.uuid4().hex, "interface": interface, "region": region, "region_id": region,
+                 "url": f"{request.host_url}{path}" if (region, interface) == ("here", "internal")
+                 else "http://127.0.0.1:9/v2.1"}
+                for region in ("elsewhere", "here") for interface in ("public", "internal", "admin")
+            ]
+            for path in ("compute/v2.1", "placement")
+        )  # fmt: skip
         body = {
             "token": {
                 "methods": identity["methods"], "user": {"id": "1", "name": USER},
@@ -199,7 +206,8 @@ class NovaServer:
                 "expires_at": _written(_now() + timedelta(hours=1)).replace("Z", ".000000Z"),
                 "catalog": [
                     {"type": "image", "name": "glance", "id": "3", "endpoints": []},
-                    {"type": "compute", "name": "compute-service", "id": "4", "endpoints": endpoints},
+                    {"type": "compute", "name": "compute-service", "id": "4", "endpoints": compute},
+                    {"type": "placement", "name": "placement", "id": "5", "endpoints": placement},
                 ],
             }
         }  # fmt: skip
@@ -330,6 +338,19 @@ class NovaServer:
         if self.keys.pop(name, None) is None:
             raise NotFound(f"Keypair {name} not found for user {USER}")
         return None, 202
+
+    def _list_hypervisors(self, request: Request, project: str) -> tuple[Any, int]:
+        if request.headers.get("X-OpenStack-Nova-API-Version") != "2.53":
+            raise BadRequest("before 2.53 a hypervisor has a number")
+        found = [
+            {"id": f"uuid-of-{name}", "hypervisor_hostname": f"{name}.example.org", "service": {"host": name},
+             "state": "up", "status": "disabled" if name in self.disabled else "enabled"}
+            for name in self.hypervisors
+        ]  # fmt: skip
+        return {"hypervisors": found}, 200
+
+    def _inventories(self, request: Request, project: str, name: str) -> tuple[Any, int]:
+        return {"inventories": self.hypervisors[name.removeprefix("uuid-of-")]}, 200
 
     def _limits(self, request: Request, project: str) -> tuple[Any, int]:
         used = sum(server["flavor"]["vcpus"] for server in self._of(project))

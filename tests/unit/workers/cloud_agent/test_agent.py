@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from broker.contract import Answer, Command, EventKind, Lease, LeaseState
-from broker.contract.instances import InstanceRecord
+from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import LaunchRules
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.model.changes import End, Ended
@@ -29,7 +29,7 @@ from workers.cloud_agent import agent as agent_module
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
-from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
+from workers.cloud_agent.drivers.base import CloudInstance, DesiredInstance, InstanceState, NoRoomError
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.overflow import CLOUD_CALLS, OWNER_CALLS
 from workers.cloud_agent.owner_client import OwnerClient
@@ -37,7 +37,7 @@ from workers.cloud_agent.sales import SOLD
 
 KINDS = (
     *("list", "flavours", "start", "end", "notice", "gone", "leaving", "freed", "arrive", "depart"),
-    *(SOLD, *CLOUD_CALLS, *OWNER_CALLS),
+    *("headroom", SOLD, *CLOUD_CALLS, *OWNER_CALLS),
 )
 
 
@@ -104,12 +104,26 @@ class Line(OwnerClient):
 class Scene:
     """A cloud of 8 cores, its owner and its agent."""
 
-    def __init__(self, grace_s: float = 0.0, hosts: tuple[str, ...] = (), *, overflow: bool = False):
-        self.hosts, self.overflow, self.sells = hosts, overflow, False
-        labels = tuple(frozenset({("host", host)}) for host in hosts)
+    def __init__(
+        self,
+        grace_s: float = 0.0,
+        hosts: tuple[str, ...] = (),
+        amounts: tuple[tuple[str, int], ...] = (),
+        headroom: tuple[int, ...] = (),
+        *,
+        overflow: bool = False,
+    ):
+        self.overflow, self.sells = overflow, False
+        labels = tuple(frozenset({("host", host), ("zone", host[-1])}) for host in hosts)
         plain = spec((4, 4), grace_s)
-        cloud = replace(plain.cloud, details=NodeDetails(labels=labels))
-        self.live = Live(replace(plain, cloud=cloud, overflow=overflow, catalogue=lambda: None))
+        self.details = NodeDetails(tuple((name, (amount,) * 2) for name, amount in amounts), labels)
+        self.headroom = headroom
+        cloud = replace(plain.cloud, details=self.details, headroom=headroom)
+        described = InstanceCatalogue(
+            cloud="A", flavours=(CloudFlavour("any", 8, amounts, is_divisible=True),)
+        )
+        catalogue = described if amounts else None
+        self.live = Live(replace(plain, cloud=cloud, overflow=overflow, catalogue=lambda: catalogue))
         self.live.owner.cloud.inventory.may_spread = False  # as the owner of a real cloud has it
         self.cloud = InMemoryCloud()
         self.now_s = 100.0
@@ -126,8 +140,9 @@ class Scene:
 
         sizes = {"small": 1, "large": 4}
         self.agent = CloudAgent(
-            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s, self.hosts,
-            self.cloud if self.overflow else None, sells_on_demand=self.sells,
+            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s,
+            node_cores=(4, 4), details=self.details, headroom=self.headroom,
+            overflow=self.cloud if self.overflow else None, sells_on_demand=self.sells,
         )  # fmt: skip
 
     def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:
@@ -328,6 +343,35 @@ def test_without_room_the_owner_frees_some_and_the_start_is_tried_again(scene: S
     assert freed[0].startswith("A/freed-")
     assert scene.own_users() == [f"A/direct-{taken}"], "who took the room is known, and has the block's"
     assert scene.cloud.instances[taken].state is InstanceState.RUNNING
+
+
+def test_an_instance_that_is_started_again_is_not_missing_because_the_first_one_was(scene: Scene) -> None:
+    scene.lease("other.1")
+    scene.later(6)
+    scene.cloud.starting = True
+    scene.lease()
+    scene.later(6)
+    (first,) = scene.cloud.of("r.1")
+    start = scene.cloud.start
+
+    def start_again(wanted: DesiredInstance) -> None:
+        if first.id in scene.cloud.instances:  # as OpenStack's driver does
+            scene.cloud.forget(first.id)
+            raise NoRoomError("No valid host was found.")
+        start(wanted)
+
+    scene.cloud.take(first.id, "No valid host was found.")
+    scene.cloud.start = start_again  # type: ignore[method-assign]
+    scene.cloud.starting = False
+    for _ in range(30):
+        known = set(scene.cloud.instances)
+        scene.cloud.list_instances = lambda known=known: [  # type: ignore[method-assign, misc]
+            one for one in scene.cloud.instances.values() if one.id in known
+        ]  # a listing shows what has started only a little later
+        scene.agent.hear()
+        scene.later(1)
+    assert scene.state() is LeaseState.RUNNING
+    assert len(scene.cloud.of("r.1")) == 1
 
 
 def test_without_room_for_long_the_lease_ends(scene: Scene) -> None:
@@ -560,11 +604,14 @@ def test_each_refused_request_frees_room_once(scene: Scene) -> None:
     for name in ("a.1", "b.1", "c.1", "d.1"):
         scene.lease(name, 2)
     scene.later(9)
+    scene.cloud.immortal = True
     first = scene.cloud.refuse(2)
     scene.later(9)
     scene.begin()  # another agent
     scene.later(9)
     again = scene.cloud.refuse(2)  # the same user, impatient: the cloud is still ending the instance
+    scene.later(9)
+    scene.cloud.immortal = False
     scene.later(9)
     assert [scene.state(name) for name in ("c.1", "d.1")] == [LeaseState.RUNNING, LeaseState.EVICTED]
     other = scene.cloud.refuse(2, "another")
@@ -572,6 +619,69 @@ def test_each_refused_request_frees_room_once(scene: Scene) -> None:
     assert scene.state("c.1") is LeaseState.EVICTED
     assert scene.own_users() == [f"A/freed-{first}", f"A/freed-{other}"]
     assert f"A/freed-{again}" not in scene.own_users()
+
+
+def test_who_is_refused_after_the_room_was_there_needs_more(scene: Scene) -> None:
+    for name in ("a.1", "b.1", "c.1", "d.1"):
+        scene.lease(name, 2)
+    scene.later(9)
+    scene.cloud.refuse(2, failed_at=time.time() - 20)
+    scene.later(9)
+    assert scene.state("d.1") is LeaseState.EVICTED
+    scene.cloud.refuse(2, failed_at=time.time() + 3)  # of the same project, for another one took the room
+    scene.later(9)
+    assert [scene.state(name) for name in ("b.1", "c.1")] == [LeaseState.RUNNING, LeaseState.EVICTED]
+
+
+def test_who_was_served_before_the_refusal_was_seen_needs_no_room(scene: Scene) -> None:
+    for name in ("a.1", "b.1"):
+        scene.lease(name, 4)
+        scene.later(1)
+    scene.later(9)
+    building = scene.cloud.arrive(4, "4")  # it is counted while it is being built, and evicts
+    scene.later(9)
+    assert scene.state("b.1") is LeaseState.EVICTED
+    failed = replace(scene.cloud.instances[building], state=InstanceState.ENDED, no_room_at=time.time() - 5)
+    scene.cloud.instances[building] = failed
+    again = scene.cloud.arrive(4, "4")
+    served = replace(scene.cloud.instances[again], account=failed.account, created_at=time.time() - 4)
+    scene.cloud.instances[again] = served
+    scene.later(9)
+    assert scene.state("a.1") is LeaseState.RUNNING
+    assert scene.own_users() == [f"A/direct-{again}"]
+
+
+def test_memory_is_freed_too_on_a_node_that_the_user_may_be_on() -> None:
+    scene = Scene(hosts=("n1", "n2"), amounts=(("memory_mb", 8000),))
+    for name in ("a.1", "b.1", "c.1"):  # the cores of a node would do, its memory does not
+        scene.live.tell(
+            reserve(name, 1, 1e6).model_copy(update={"resources": {"memory_mb": 4000}}), scene.now_s
+        )
+        scene.live.tell(confirm(name), scene.now_s)
+    scene.later(9)
+    nodes = {name: scene.live.owner.cloud.inventory.get(name) for name in ("a.1", "b.1", "c.1")}
+    assert [lease.node for lease in nodes.values() if lease] == [0, 0, 1]
+    needs: dict[str, Any] = {
+        "amounts": (("disk_gb", 5), ("memory_mb", 6000)),
+        "labels": frozenset({("zone", "1"), ("other", "label")}),
+    }
+    scene.cloud.refuse(1, **needs)
+    scene.later(9)
+    assert [scene.state(name) for name in nodes] == [
+        LeaseState.EVICTED,
+        LeaseState.EVICTED,
+        LeaseState.RUNNING,
+    ]
+    (block,) = [one for one in scene.live.owner.cloud.inventory if "/freed-" in one.id]
+    assert (block.node, block.amounts) == (0, (("memory_mb", 6000),)), "disk is not in the books"
+    # An own user's server is counted with its memory, where it runs.
+    own_id = scene.cloud.arrive(1)
+    scene.cloud.instances[own_id] = replace(
+        scene.cloud.instances[own_id], host="n2", amounts=(("memory_mb", 7000),)
+    )
+    scene.later(9)
+    assert scene.state("c.1") is LeaseState.EVICTED
+    scene.live.owner.validate()
 
 
 def test_an_old_refusal_and_one_that_nothing_helps_evict_nobody(scene: Scene) -> None:
@@ -626,13 +736,46 @@ def test_a_busy_cloud_whose_listing_takes_long_is_not_listed_all_the_time(scene:
     assert lists <= (scene.now_s - began_s) / 5.0 + 1  # every `poll`, however much is heard
 
 
+def test_a_refusal_is_looked_for_at_once_even_where_listings_take_long(scene: Scene) -> None:
+    listed_s: list[float] = []
+
+    def take_long() -> list[CloudInstance]:
+        listed_s.append(scene.now_s)
+        scene.now_s += 4.0
+        return []
+
+    scene.cloud.list_instances = take_long  # type: ignore[method-assign]
+    scene.step(2)
+    for is_refusal, then in ((False, 1), (True, 2)):
+        scene.agent.hear(is_refusal=is_refusal)
+        scene.step(2)
+        assert len(listed_s) == then
+
+
+def test_headroom_follows_what_the_cloud_tells_of_its_room() -> None:
+    scene = Scene(headroom=(4,))
+    scene.lease("a.1", 4)
+    scene.cloud.tells_room = True
+    scene.later(30)
+    assert scene.state("a.1") is LeaseState.RUNNING
+    scene.cloud.room = 7  # somebody has taken a core, and nobody lists it
+    scene.later(50)
+    assert scene.state("a.1") is LeaseState.RUNNING, "spot that was told to go may not have left yet"
+    scene.later(20)
+    assert scene.state("a.1") is LeaseState.EVICTED
+    assert scene.cloud.of("a.1") == []
+    asked = [one for one in scene.line.asked if one.kind == "start_on_demand"]
+    scene.later(300)
+    assert [one for one in scene.line.asked if one.kind == "start_on_demand"] == asked, "there is room now"
+
+
 def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_theirs() -> None:
     scene = Scene(hosts=("n1", "n2"))
     for name in ("a.1", "b.1", "c.1", "d.1"):
         scene.lease(name, 2)
     scene.later(9)
     nodes = {lease.id: lease.node for lease in scene.leases.read_leases([]).values() if lease is not None}
-    assert scene.cloud.hosts == {name: scene.hosts[node] for name, node in nodes.items()}
+    assert scene.cloud.hosts == {name: f"n{node + 1}" for name, node in nodes.items()}
     arrived = scene.cloud.arrive(2)
     scene.cloud.instances[arrived] = replace(scene.cloud.instances[arrived], host="n1")
     scene.later(9)

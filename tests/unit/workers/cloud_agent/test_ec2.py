@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 
 from tests.unit.workers.cloud_agent.ec2_server import IMAGE, Ec2Scene, ec2_scene, error
 from tests.unit.workers.cloud_agent.exam import InstanceDriverExam, wanted
+from workers.cloud_agent.check import list_faults
 from workers.cloud_agent.drivers import ec2
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
@@ -204,13 +205,24 @@ class TestEucalyptus:
         assert asked(scene, "DescribeInstances")["InstanceId.1"] == "verbose"
         assert "MaxResults" not in asked(scene, "DescribeInstances")
 
-    def test_free_cores_are_those_of_the_size_that_leaves_least_over(
-        self, scene: Ec2Scene, driver: InstanceDriver
-    ) -> None:
-        scene.front.given["DescribeInstanceTypes"] = Response(SIZES, mimetype="text/xml")
+    def test_its_administrators_are_told_what_is_free(self, scene: Ec2Scene, driver: InstanceDriver) -> None:
+        scene.front.given["DescribeAvailabilityZones"] = Response(ZONES, mimetype="text/xml")
+        assert driver.count_free() == {"m1.small": 14, "m1.large": 3}
+        assert asked(scene, "DescribeAvailabilityZones")["ZoneName.1"] == "verbose"
         assert driver.free_cores() == 14
-        assert scene.driver(dialect="eucalyptus", zone="two").free_cores() == 8
-        assert scene.driver().free_cores() is None
+        one_zone = scene.driver(dialect="eucalyptus", zone="two")
+        assert (one_zone.count_free(), one_zone.free_cores()) == ({"m1.small": 8, "m1.large": 2}, 8)
+        assert (scene.driver().count_free(), scene.driver().free_cores()) == ({}, None)
+        plain = (
+            ZONES.partition("<item><zoneName>|")[0]
+            + "</availabilityZoneInfo></DescribeAvailabilityZonesResponse>"
+        )
+        scene.front.given["DescribeAvailabilityZones"] = Response(plain, mimetype="text/xml")
+        assert (driver.count_free(), driver.free_cores()) == ({}, None)
+        faults = list(list_faults(driver))
+        assert "capacity: the cloud does not tell its capacity" in faults
+
+    def test_a_size_of_an_instance_may_be_told_by_its_options(self, scene: Ec2Scene) -> None:
         self.given(scene, "", "")
         assert scene.driver(dialect="eucalyptus").list_instances()[0].cores == 6  # its cpuOptions come first
 
@@ -236,10 +248,16 @@ MARKED = f"""<DescribeSpotInstanceRequestsResponse {NS}><requestId>1</requestId>
 <message>Your Spot Instance is marked for termination.</message></status>
 </item></spotInstanceRequestSet></DescribeSpotInstanceRequestsResponse>"""
 SIZES = """<DescribeInstanceTypesResponse xmlns="http://msgs.eucalyptus.com/2015-10-01"><instanceTypeDetails>
-<item><name>m1.small</name><cpu>1</cpu><availability>
-<item><zoneName>one</zoneName><max>16</max><available>6</available></item>
-<item><zoneName>two</zoneName><max>16</max><available>8</available></item></availability></item>
-<item><name>m1.large</name><cpu>4</cpu><availability>
-<item><zoneName>one</zoneName><max>4</max><available>1</available></item>
-<item><zoneName>two</zoneName><max>4</max><available>2</available></item></availability></item>
+<item><name>m1.small</name><cpu>1</cpu></item><item><name>m1.large</name><cpu>4</cpu></item>
 </instanceTypeDetails></DescribeInstanceTypesResponse>"""
+#: As `euca-describe-availability-zones verbose` prints it.
+ZONES = """<DescribeAvailabilityZonesResponse xmlns="http://msgs.eucalyptus.com/2015-10-01"><availabilityZoneInfo>
+<item><zoneName>one</zoneName><zoneState>arn:euca:eucalyptus:one:cluster:one_cc/</zoneState></item>
+<item><zoneName>|- vm types</zoneName><zoneState>free / max   cpu   ram  disk</zoneState></item>
+<item><zoneName>|- m1.small</zoneName><zoneState>0006 / 0016   1    256     5</zoneState></item>
+<item><zoneName>|- m1.large</zoneName><zoneState>0001 / 0004   4   1024    10</zoneState></item>
+<item><zoneName>two</zoneName><zoneState>arn:euca:eucalyptus:two:cluster:two_cc/</zoneState></item>
+<item><zoneName>|- vm types</zoneName><zoneState>free / max   cpu   ram  disk</zoneState></item>
+<item><zoneName>|- m1.small</zoneName><zoneState>0008 / 0016   1    256     5</zoneState></item>
+<item><zoneName>|- m1.large</zoneName><zoneState>0002 / 0004   4   1024    10</zoneState></item>
+</availabilityZoneInfo></DescribeAvailabilityZonesResponse>"""

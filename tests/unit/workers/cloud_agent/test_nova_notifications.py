@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 from kombu import Connection, Exchange, Producer
 
 from cloudsim.model.errors import InputError
-from tests.support.wait import wait_until
 from workers.cloud_agent import nova_notifications
 from workers.cloud_agent.nova_notifications import check_url, listen_to_nova
 
@@ -26,15 +26,19 @@ def test_what_takes_or_needs_room_is_heard(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(nova_notifications, "EXCHANGE", f"nova-{uuid4().hex}")
     monkeypatch.setattr(nova_notifications, "_AGAIN_S", 0.01)
     monkeypatch.setattr(nova_notifications, "_LOOK_S", 0.01)
-    heard, stopping = threading.Semaphore(0), threading.Event()
-    listened = ("memory://", None, heard.release, stopping)
+    heard, stopping = queue.SimpleQueue[bool](), threading.Event()
+
+    def hear(*, is_refusal: bool = False) -> None:
+        heard.put(is_refusal)
+
+    listened = ("memory://", None, hear, stopping)
     thread = threading.Thread(target=listen_to_nova, args=listened, daemon=True)
     thread.start()  # before Nova has published anything, there is no exchange
     with Connection("memory://") as connection:
         exchange = Exchange(nova_notifications.EXCHANGE, type="topic", durable=False)
         producer = Producer(connection, exchange)
         exchange(connection.default_channel).declare()
-        wait_until(lambda: heard.acquire(blocking=False), "it listens")
+        assert not heard.get(timeout=60), "it listens"
 
         def publish(body: Any, priority: str) -> None:
             producer.publish(body, routing_key=f"versioned_notifications.{priority}", serializer="json")
@@ -42,10 +46,10 @@ def test_what_takes_or_needs_room_is_heard(monkeypatch: pytest.MonkeyPatch) -> N
         for body in ("text", {}, {"oslo.message": "no JSON"}, _notification("instance.update")):
             publish(body, "info")
         publish(_notification("compute_task.build_instances.error"), "error")
-        wait_until(lambda: heard.acquire(blocking=False), "a request that failed is heard")
+        assert heard.get(timeout=60), "a request that failed is heard as such"
         publish(_notification("instance.create.start"), "info")
-        wait_until(lambda: heard.acquire(blocking=False), "a server that starts is heard")
-        assert not heard.acquire(blocking=False)
+        assert not heard.get(timeout=60), "a server that starts is heard"
+        assert heard.empty()
     stopping.set()
     thread.join(60)
     assert not thread.is_alive()

@@ -6,6 +6,7 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import SecretStr
 
 from broker.contract.launch import Launch
 from cloudsim.model.errors import SpecError
+from cloudsim.model.nodes import NodeGroup, nodes_of
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from tests.unit.workers.cloud_agent.exam import GENEROUS, PREFIX, Fault, InstanceDriverExam, alive, wanted
 from tests.unit.workers.cloud_agent.faults import Broken, served
@@ -29,7 +31,13 @@ from tests.unit.workers.cloud_agent.nova_server import (
 )
 from workers.cloud_agent.check import check_cloud, list_faults
 from workers.cloud_agent.drivers import make_driver, read_options
-from workers.cloud_agent.drivers.base import InstanceDriver, InstanceState, NoRoomError, RefusedError
+from workers.cloud_agent.drivers.base import (
+    CloudHost,
+    InstanceDriver,
+    InstanceState,
+    NoRoomError,
+    RefusedError,
+)
 from workers.cloud_agent.drivers.openstack import OpenStackDriver
 
 _SIZES = {cores: name for name, (_, cores) in FLAVORS.items()}
@@ -166,7 +174,7 @@ def test_servers_of_all_projects_are_an_administrators(scene: NovaScene) -> None
 
 
 def test_a_region_that_the_catalog_does_not_have(scene: NovaScene) -> None:
-    with pytest.raises(RefusedError, match="no internal endpoint of Nova in nowhere"):
+    with pytest.raises(RefusedError, match="no internal endpoint of the service compute in nowhere"):
         scene.driver(region="nowhere").list_instances()
 
 
@@ -284,6 +292,66 @@ def test_what_a_check_finds_missing(scene: NovaScene) -> None:
     assert found["flavours"] == ("failure", "the cloud has no m1.none")
     assert found["own load"][0] == "warning"
     assert found["room"] == ("warning", "the cloud gives 200 cores more, and the file has nodes of 500")
+
+
+NODES = [NodeGroup(1, 8, (("disk_gb", 90), ("memory_mb", 15_000)), frozenset({("host", "n1")}))]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "faults"),
+    [
+        (NODES, []),
+        (
+            [replace(NODES[0], labels=frozenset({("host", "n3")}))],
+            ["no host that takes servers is called n3"],
+        ),
+        (
+            [replace(NODES[0], cores=17, amounts=(("gpus", 1), ("memory_mb", 15_001)))],
+            [
+                "n1 has 16 of the 17 cores of its node",
+                "n1 has 0 of the 1 gpus of its node",
+                "n1 has 15000 of the 15001 memory_mb of its node",
+                "nodes have no disk_gb: room is freed for own users without it",
+            ],
+        ),
+        (
+            [NodeGroup(2, 8)],
+            [
+                "nodes name no host: room for own users may be freed on several of them",
+                "nodes have no memory_mb: room is freed for own users without it",
+                "nodes have no disk_gb: room is freed for own users without it",
+            ],
+        ),
+    ],
+)
+def test_nodes_are_compared_with_what_placement_gives_away(
+    scene: NovaScene, nodes: list[NodeGroup], faults: list[str]
+) -> None:
+    def inventory(total: int, reserved: int, ratio: float) -> dict[str, Any]:
+        return {"total": total, "reserved": reserved, "allocation_ratio": ratio}
+
+    scene.nova.hypervisors["n1"] = {
+        "VCPU": inventory(4, 0, 4.0),
+        "MEMORY_MB": inventory(16_000, 6_000, 1.5),
+        "DISK_GB": inventory(100, 10, 1.0),
+    }
+    scene.nova.hypervisors["n2"] = {}
+    scene.nova.disabled.add("n2")
+    assert scene.driver(all_users=False).list_hosts() == []
+    amounts = (("disk_gb", 90), ("memory_mb", 15_000))
+    assert scene.driver().list_hosts() == [CloudHost("n1", 16, amounts)]
+    found = list(list_faults(scene.driver(), *nodes_of(nodes)))
+    assert found == ([f"hosts: {'; '.join(faults)}"] if faults else [])
+
+
+def test_a_foreign_server_tells_what_it_takes_and_where_it_may_be(scene: NovaScene) -> None:
+    name = scene.foreign(4)
+    flavor = scene.nova.servers[name]["flavor"]
+    flavor |= {"ram": 8192, "ephemeral": 60, "extra_specs": {"aggregate_instance_extra_specs:zone": "north"}}
+    scene.nova.servers[name]["OS-EXT-AZ:availability_zone"] = "az-1"
+    (found,) = scene.driver().list_instances()
+    assert found.amounts == (("disk_gb", 80), ("memory_mb", 8192))
+    assert found.labels == {("zone", "north"), ("availability_zone", "az-1")}
 
 
 def test_an_own_user_for_whom_there_was_no_host_is_told_with_the_time(

@@ -133,6 +133,16 @@ def test_what_is_listed_as_ended(kept: InstanceHistory, expected: tuple[Instance
     assert step(lease(), ENDED, kept) == expected
 
 
+def test_what_found_no_room_is_tried_again_for_two_minutes() -> None:
+    full, kept = replace(ENDED, no_room_at=1.0), replace(LISTED, again=True, why="full")
+    assert step(lease(), full, kept) == (InstanceStep.START, "")
+    kept = replace(kept, no_room_s=NOW_S - NO_ROOM_S)
+    assert step(lease(), full, kept) == (InstanceStep.FAILED, "no room for it: full")
+    assert step(lease(), None, replace(kept, listed=False, tried_s=NOW_S))[0] is InstanceStep.WAIT, (
+        "one is being started"
+    )
+
+
 def test_what_is_there() -> None:
     for instance in (STARTS, RUNS, ENDING):
         assert step(lease(), instance, LISTED) == (InstanceStep.WAIT, "")
