@@ -16,7 +16,7 @@ BROKER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=0)
+@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=36)
 def decided_by_itself(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
@@ -24,7 +24,7 @@ def decided_by_itself(
     return result
 
 
-@mutation(BROKER_BUGS, "callers get each other's outcomes", _split)
+@mutation(BROKER_BUGS, "callers get each other's outcomes", _split, seed=1)
 def split_askew(sound: Sound, outcomes: Sequence[Any], counts: Sequence[int]) -> list[Sequence[Any]]:
     parts: list[Sequence[Any]] = sound(outcomes, counts)
     return [*parts[1:], parts[0]] if len(set(counts)) == 1 else parts
@@ -35,7 +35,7 @@ async def abandon_nothing(_sound: Sound, _service: SubmissionService, _records: 
     return None
 
 
-@mutation(BROKER_BUGS, "silence taken for the end", _decided_result, seed=64)
+@mutation(BROKER_BUGS, "silence taken for the end", _decided_result, seed=103)
 def decided_for_good(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
@@ -50,18 +50,18 @@ async def hold_for_minutes(
     return await sound(store, principal, key, fingerprint, 120_000, token)
 
 
-@mutation(BROKER_BUGS, "keys of failed calls stay held", RequestStore.hold_call, seed=3)
+@mutation(BROKER_BUGS, "keys of failed calls stay held", RequestStore.hold_call, seed=7)
 async def never_give_up(
     sound: Sound, store: RequestStore, principal: str, key: str, ms: int, token: str
 ) -> None:
     await sound(store, principal, key, ms or 120_000, token)
 
 
-@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=24)
+@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=12)
 async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[AttemptDecision]) -> Any:
     return [*await store.decide(decisions[:1]), *await store.decide(decisions[1:])]
 
 
-@mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together, seed=12)
+@mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together, seed=10)
 def of_no_list(_sound: Sound, _record: Record) -> bool:
     return False

@@ -46,7 +46,7 @@ def extend_under_notice(
     return changes
 
 
-@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=1)
+@mutation(CLOUD_BUGS, "promised before no guarantee", youngest_first, seed=12)
 def promised_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     running = [instance for instance in inventory.youngest_spot() if instance.evict_at_s is None]
     return sorted(running, key=lambda instance: instance.yields)
@@ -71,7 +71,7 @@ def counted_as_said(
     return how, cause
 
 
-@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=0)
+@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=6)
 def expect_no_eviction(sound: Sound, cloud: Cloud, instance: Instance) -> None:
     sound(cloud, replace(instance, evict_at_s=None))
 
@@ -88,7 +88,7 @@ def give_half_the_notice(
     return Noticed(replace(victim, evict_at_s=now_s + cloud.spec.grace_s / 2), now_s, cause)
 
 
-@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=0)
+@mutation(CLOUD_BUGS, "who waits never starts", Cloud._start_waiting, seed=6)
 def start_nobody(_sound: Sound, _cloud: Cloud, _node: int, _at_s: float) -> list[Change]:
     return []
 
@@ -142,14 +142,14 @@ def widen_nothing(_sound: Sound, _cloud: Cloud, _nodes: int, _instance: Instance
     return None
 
 
-@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=19)
+@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=17)
 def no_misfits(
     _sound: Sound, _inventory: Inventory, _node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:
     return ()
 
 
-@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=19)
+@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=84)
 def all_misfits(
     _sound: Sound, inventory: Inventory, node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:
@@ -182,7 +182,7 @@ def plan_few_victims(sound: Sound, *arguments: object) -> Placement | RefusalRea
     return replace(placement, victims=there)
 
 
-@mutation(CLOUD_BUGS, "who waits behind a gang overtakes it", Cloud._start_waiting, seed=52)
+@mutation(CLOUD_BUGS, "who waits behind a gang overtakes it", Cloud._start_waiting, seed=267)
 def start_whoever_has_room(sound: Sound, cloud: Cloud, nodes: Iterable[int], at_s: float) -> list[Change]:
     changes: list[Change] = sound(cloud, nodes, at_s)
     for booked in cloud.inventory.booked():

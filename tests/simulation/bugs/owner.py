@@ -58,7 +58,7 @@ def emit_no_release(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
         sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "confirmed leases expire", AnswerLog.reserved, seed=0)
+@mutation(OWNER_BUGS, "confirmed leases expire", AnswerLog.reserved, seed=4)
 def reserved_or_confirmed(_sound: Sound, answer_log: AnswerLog) -> tuple[str, ...]:
     return tuple(lease.id for lease in answer_log.open_leases() if lease.kind is Kind.SPOT)
 
@@ -85,7 +85,7 @@ def kind_of_public_end(_sound: Sound, _lease: Lease, how: End) -> EventKind:
     return EventKind(how.value)
 
 
-@mutation(OWNER_BUGS, "who was promised what lapsed is not told", EventWriter.tell_lapsed, seed=1)
+@mutation(OWNER_BUGS, "who was promised what lapsed is not told", EventWriter.tell_lapsed, seed=0)
 def tell_nobody(_sound: Sound, _writer: EventWriter, _lease: Lease) -> None:
     return None
 
@@ -102,7 +102,7 @@ def emit_with_a_gap(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
     sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=19)
+@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=7)
 def forget_spot_refusals(sound: Sound, state: OwnerState, entry_id: str, kind: Kind) -> Answer | None:
     known: Answer | None = sound(state, entry_id, kind)
     return None if kind is Kind.SPOT and isinstance(known, RefusalView) else known
