@@ -112,7 +112,8 @@ class _Run:
                 continue
             assert request.lifetime_s is not None
             lifetimes_s.append(request.lifetime_s)
-            if isinstance(self._member.quote(request, now_s), Refusal):
+            _, answer = self._member.quote(request, now_s)
+            if isinstance(answer, Refusal):
                 continue
             changes = cloud.admit(request, now_s)
             assert not isinstance(changes, Refusal), "nothing happened between quote and admission"

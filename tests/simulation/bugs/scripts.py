@@ -14,7 +14,7 @@ SCRIPT_BUGS = (
     script_bug("ended leases shown as running", "commit", {"stop_running": ""}),
     script_bug("end of a lease not shown", "commit", {"show_end": ""}),
     script_bug("inbox trimmed too far", "commit", {"trim_inbox": "redis.call('DEL', KEYS[6])"}, seed=8),
-    script_bug("decided whatever the attempt", "decide", {"same_attempt": "true", "late": "false"}, seed=188),
+    script_bug("decided whatever the attempt", "decide", {"same_attempt": "true", "late": "false"}, seed=490),
     script_bug(
         "decided twice",
         "decide",
