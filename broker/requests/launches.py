@@ -97,6 +97,10 @@ class LaunchSealer:
                 await self._client.set(self._keys.launch(name), seal(text, public_keys), ex=KEPT_S)
         return launch.without_secrets(names[text, clouds])
 
+    async def can_seal_for(self, cloud: str) -> bool:
+        """Return whether the agent of a cloud has told its key."""
+        return await self._public_key(cloud) is not None
+
     async def _public_key(self, cloud: str) -> OKPKey | None:
         """Return the key of a cloud's agent; None while it has told none."""
         answer = await cast("Any", self._client.hgetall(self._keys.catalogue(cloud)))

@@ -12,7 +12,14 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from broker.client import Client, GrantedRequest, NotFoundError, ProblemAnswer, RefusedRequest
+from broker.client import (
+    Client,
+    GrantedRequest,
+    NotFoundError,
+    ProblemAnswer,
+    RefusedRequest,
+    UnavailableError,
+)
 from broker.contract import Launch, OnDemandRequest, SpotRequest
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.contract.launch import LaunchRules
@@ -256,12 +263,16 @@ def test_a_real_cloud_sells_what_runs_as_its_buyer_says(
     federation = members.federation
     host = federation.join("glade", (4,), catalogue=lambda: CATALOGUE)
     host.tell(instances="openstack", **SOLD)
-    key = read_agent_key(tmp_path / "glade.jwk")
-    agent = CloudLeases(federation.redis, federation.keys, "glade", agent_signer("glade"), key)
-    agent.write_catalogue(CATALOGUE.flavours, CATALOGUE.rules)
     wait_until(lambda: members.operator.clouds.get("glade").info.sells_on_demand)
     launch = Launch(image="debian-12", user_data=SecretStr("#!/bin/sh\necho s3cret\n"))
     wish = OnDemandRequest(id="mine", cores=2, launch=launch)
+    members.home._transport.deadline_s = 0.0
+    with pytest.raises(UnavailableError, match="the agent of glade has not told its key yet"):
+        members.home.on_demand.start("glade", wish)
+    members.home._transport.deadline_s = 60.0
+    key = read_agent_key(tmp_path / "glade.jwk")
+    agent = CloudLeases(federation.redis, federation.keys, "glade", agent_signer("glade"), key)
+    agent.write_catalogue(CATALOGUE.flavours, CATALOGUE.rules)
     answer = members.home.on_demand.start("glade", wish)
     assert isinstance(answer, GrantedRequest)
     assert answer.lease.launch is not None

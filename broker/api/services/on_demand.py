@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from uuid import uuid4
 
+from broker.api.problems import not_ready
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import Answer, Lease, OnDemandRequest, Show, StartAll, StartOnDemand, StopOnDemand
 from broker.requests.errors import UnsuitableError
@@ -23,7 +24,7 @@ class OnDemandService:
         self._owners, self._sealer = owners, sealer
 
     async def start(self, cloud: str, request: OnDemandRequest, origin: str | None = None) -> Answer | None:
-        """Start an instance; ``request`` has an id. Raises UnsuitableError."""
+        """Start an instance; ``request`` has an id. Raises UnsuitableError, ProblemError (503)."""
         (request,) = await self._seal(cloud, [request])
         assert request.id is not None
         command = StartOnDemand(
@@ -41,7 +42,7 @@ class OnDemandService:
     async def start_all(
         self, cloud: str, requests: Sequence[OnDemandRequest], origin: str | None = None
     ) -> Answer | None:
-        """Start several instances, or none of them. Raises UnsuitableError."""
+        """Start several instances, or none of them. Raises UnsuitableError, ProblemError (503)."""
         requests = await self._seal(cloud, requests)
         command = StartAll(
             id=f"{requests[0].id}:start_all",
@@ -52,9 +53,17 @@ class OnDemandService:
         return await self._owners.call(cloud, command)
 
     async def _seal(self, cloud: str, requests: Sequence[OnDemandRequest]) -> list[OnDemandRequest]:
-        """Return the requests without the secrets of their launches, which the cloud's agent may read."""
+        """Return the requests without the secrets of their launches, which the cloud's agent may read.
+
+        Raises UnsuitableError, ProblemError (503).
+        """
         if any(request.launch is not None and request.launch.agent for request in requests):
             raise UnsuitableError("launch", "agent is for batch jobs, which run on spot: leave it out")
+        carries = any(request.launch is not None and request.launch.carried for request in requests)
+        if carries and not await self._sealer.can_seal_for(cloud):
+            raise not_ready(
+                f"the agent of {cloud} has not told its key yet, which the launch is encrypted for"
+            )
         names: dict[Hashable, str] = {}
         return [
             request
