@@ -51,7 +51,8 @@ def _data_dir() -> Path | None:
         candidate = base.parent / "shared" / "data"
         if candidate.is_dir():
             return candidate
-    return _fetched_data_dir() if _fetched_data_dir().is_dir() else None
+    fetched = _fetched_data_dir()
+    return fetched if fetched.is_dir() else None
 
 
 def _fetched_data_dir() -> Path:

@@ -105,9 +105,7 @@ def verify(
     Example: spotfed data verify
     """
     place = directory or default_data_dir()
-    chosen = _chosen(names)
-    _report(chosen, place, as_json=as_json)
-    if any(file_state(place, file) is not FileState.WHOLE for each in chosen for file in each.files):
+    if not _report(_chosen(names), place, as_json=as_json):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -121,20 +119,21 @@ def _chosen(names: list[str] | None) -> list[DataSet]:
     return [known[name] for name in names] if names else list(DATA_SETS)
 
 
-def _report(chosen: list[DataSet], place: Path, *, as_json: bool) -> None:
+def _report(chosen: list[DataSet], place: Path, *, as_json: bool) -> bool:
+    """Show the state of each file, and return whether all are whole."""
+    files = [
+        {"path": file.path, "state": file_state(place, file).value} for each in chosen for file in each.files
+    ]
     show_list(
         "files",
-        [
-            {"path": file.path, "state": file_state(place, file).value}
-            for each in chosen
-            for file in each.files
-        ],
+        files,
         *("file", "state"),
         row=lambda file: (file["path"], coloured(file["state"], _COLOURS[file["state"]])),
         as_json=as_json,
         title=escape(str(place)),
         more={"schema": SCHEMA, "directory": str(place)},
     )
+    return all(file["state"] == FileState.WHOLE for file in files)
 
 
 def _view(each: DataSet, place: Path) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class RefusalView(Message):
     broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
     """The evidence that this cloud breaks promises at this SLA."""
     overflow: OverflowState | None = since(4)
-    """Of an own on-demand request that is offered to the other clouds: how that stands."""
+    """How an own on-demand request stands that is offered to the other clouds."""
 
 
 class LeaseGranted(Message):
