@@ -104,13 +104,18 @@ class Users:
                 await asyncio.sleep(self._random.uniform(0.2, 1.5))
 
     async def ask_again(self, request: str) -> None:
-        """Ask once more for what was answered, with the same id."""
+        """Ask once more for what was answered, with the same id, and for its whole list if that was all or none.
+
+        Alone, a request of such a list is another one.
+        """
+        ids = next((ids for ids in self.together if request in ids), (request,))
+        wishes = [self.wishes[id_] for id_ in ids]
         while True:
             try:
-                (result,) = await self._submit([self.wishes[request]], [self.wishes[request]], _PATIENCE_S)
+                results = await self._submit(wishes, wishes, _PATIENCE_S)
             except AWAY:
-                result = InFlightError()
-            if not isinstance(result, InFlightError | NoMembersError):
+                results = []
+            if results and not any(isinstance(result, InFlightError | NoMembersError) for result in results):
                 return
             await asyncio.sleep(self._random.uniform(0.2, 1.5))
 
