@@ -218,7 +218,10 @@ class Settings(BaseModel):
     trust: File | None = None
     """File of the public keys (a JWK set) whose messages are trusted; unset trusts every message."""
     signing_key: File | None = None
-    """File of the private key that signs the messages of this process; unset signs nothing."""
+    """File of the private key that signs the messages of this process; unset signs nothing.
+
+    Owners of several clouds in one process take a directory, where ``cloud.<id>.key`` is the key of each.
+    """
     log_level: LogLevel = "INFO"
     """Lowest level of messages to log."""
     log_format: LogFormat | None = None

@@ -138,12 +138,16 @@ def _check(config: Settings, path: Path, clouds: Sequence[str]) -> Iterator[Repo
 def _find_processes(config: Settings) -> dict[str, int | None]:
     """Return the ids of the processes of ``spotfed up`` by name; None: one is about to start again.
 
+    The owner of each cloud is there as ``cloud-<id>``, also where several share a process.
+
     A list that nobody keeps any more is left out, as other processes may have its numbers.
     """
     record = read_record(config.state_dir)
     if record is None or not is_supervised(record):
         return {}
-    return {entry["name"]: entry["pid"] for entry in record["processes"]}
+    processes = record["processes"]
+    owners = {f"cloud-{cloud}": entry["pid"] for entry in processes for cloud in entry["clouds"]}
+    return {entry["name"]: entry["pid"] for entry in processes} | owners
 
 
 def _with_nodes(report: Report, infos: Mapping[str, CloudInfo], local: Mapping[str, int | None]) -> Report:

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.settings import variable
-from broker.signing.key_files import TrustError, local_key_files, read_private_key, read_trust_file
+from broker.signing.key_files import (
+    TrustError,
+    list_key_files,
+    local_key_files,
+    read_private_key,
+    read_trust_file,
+)
 from broker.storage.private_files import find_reader
 
 
@@ -49,13 +55,14 @@ def check_signatures(installation: Installation) -> CheckResult:
         )
     try:
         believed = read_trust_file(trust).keys
-        ours = None if signing_key is None else read_private_key(signing_key)
+        ours = {file: read_private_key(file) for file in list_key_files(signing_key)}
     except TrustError as error:
         return failure(str(error), "correct it: processes that need the file do not start without it")
-    if ours is not None and ours.public() not in believed:
-        return failure(
-            f"{trust} does not hold the key in {signing_key}: what it signs is refused",
-            "add its public half with `spotfed trust add`",
-        )
+    for file, key in ours.items():
+        if key.public() not in believed:
+            return failure(
+                f"{trust} does not hold the key in {file}: what it signs is refused",
+                "add its public half with `spotfed trust add`",
+            )
     parties = len({key.issuer for key in believed})
     return ok(f"{trust} holds {len(believed)} public keys of {parties} parties")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import redis
@@ -65,16 +66,17 @@ def signing_variables(arguments: Sequence[str]) -> dict[str, str]:
         return {}
     match arguments:
         case ["-m", "broker.api", *_]:
-            party = BROKER
+            parties = [BROKER]
         case ["-m", "workers.job_manager", *_]:
-            party = JOBS
+            parties = [JOBS]
         case ["-m", "workers.owner" | "workers.node_agent", *options] if "--cloud" in options[:-1]:
-            party = cloud_party(options[options.index("--cloud") + 1])
+            named = (value for option, value in pairwise(options) if option == "--cloud")
+            parties = [cloud_party(cloud) for cloud in named]
         case _:
             return {}
     files = local_key_files(config.state_dir)
-    files.ensure([party])
-    return files.environment(party)
+    files.ensure(parties)
+    return files.environment(*parties)
 
 
 def client_variables(arguments: Sequence[str]) -> dict[str, str]:

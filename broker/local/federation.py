@@ -138,9 +138,9 @@ class LocalFederation:
         Keys of parties that are missing are made.
         """
         files = local_key_files(self.directory)
-        files.ensure([process.party for process in processes if process.party is not None])
+        files.ensure([party for process in processes for party in process.parties])
         for process in processes:
-            variables = {} if process.party is None else files.environment(process.party)
+            variables = files.environment(*process.parties) if process.parties else {}
             if process.calls_api:
                 variables |= {"SPOTFED_URL": self.processes.url, "SPOTFED_API_KEY": self.api_key}
             self._supervisor.start([process], {**environment, **variables})

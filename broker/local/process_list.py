@@ -9,6 +9,11 @@ from broker.signing.parties import BROKER, JOBS, cloud_party
 
 QUEUE = "queue"
 
+#: Up to this number of clouds, each has an owner process of its own: a crash concerns one cloud.
+MOST_OWNERS_APART = 8
+#: Clouds whose owners share a process where there are more: each further one takes a tenth of the memory.
+CLOUDS_A_PROCESS = 25
+
 
 def api_url(host: str, port: int, *, tls: bool) -> str:
     """Return the address of an API that listens here, also if it listens on all addresses or on IPv6."""
@@ -20,16 +25,18 @@ def api_url(host: str, port: int, *, tls: bool) -> str:
 class ProcessSpec:
     """One process of a federation.
 
-    name: its name in the Procfile. arguments: arguments of Python. party: the party that it signs as; None:
-    it does not sign. calls_api: it is a client of the API, as an operator. afterwards: arguments of Python
-    for a command that runs once the process was stopped for good, while the queue still runs.
+    name: its name in the Procfile. arguments: arguments of Python. parties: those that it signs as.
+    calls_api: it is a client of the API, as an operator. afterwards: arguments of Python for a command that
+    runs once the process was stopped for good, while the queue still runs. clouds: those whose owners it
+    runs.
     """
 
     name: str
     arguments: tuple[str, ...]
-    party: str | None = None
+    parties: tuple[str, ...] = ()
     calls_api: bool = False
     afterwards: tuple[str, ...] = ()
+    clouds: tuple[str, ...] = ()
 
 
 def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[str, ...]:
@@ -85,24 +92,20 @@ class ProcessList:
             )
             for number in range(1, self.monte_carlo + 1)
         )
+        group = 1 if len(self.clouds) <= MOST_OWNERS_APART else CLOUDS_A_PROCESS
         owners = tuple(
-            ProcessSpec(
-                f"cloud-{cloud}",
-                ("-m", "workers.owner", "--cloud", cloud, *self._owner_options()),
-                cloud_party(cloud),
-            )
-            for cloud in self.clouds
+            self._owner(self.clouds[first : first + group]) for first in range(0, len(self.clouds), group)
         )
         queue = ProcessSpec(QUEUE, ("-m", "broker.local", "queue"))
         real = tuple(
             ProcessSpec(
                 f"instances-{cloud}",
                 ("-m", "workers.cloud_agent", "--cloud", cloud, "--federation", str(self.federation)),
-                cloud_party(cloud),
+                (cloud_party(cloud),),
             )
             for cloud in self.instanced
         )
-        api = ProcessSpec("api", ("-m", "broker.api"), BROKER)
+        api = ProcessSpec("api", ("-m", "broker.api"), (BROKER,))
         return (queue, api, *samplers, *owners, *real, *self._job_processes())
 
     def _job_processes(self) -> tuple[ProcessSpec, ...]:
@@ -112,13 +115,13 @@ class ProcessList:
             ProcessSpec(
                 f"agent-{cloud}",
                 agent := ("-m", "workers.node_agent", "--cloud", cloud, "--federation", str(self.federation)),
-                cloud_party(cloud),
+                (cloud_party(cloud),),
                 afterwards=(*agent, "--end-work"),
             )
             for cloud in self.commanded
         )
         managers = tuple(
-            ProcessSpec(f"jobs-{number}", ("-m", "workers.job_manager"), JOBS, calls_api=True)
+            ProcessSpec(f"jobs-{number}", ("-m", "workers.job_manager"), (JOBS,), calls_api=True)
             for number in range(1, self.managers + 1)
         )
         return (*agents, *managers)
@@ -131,5 +134,14 @@ class ProcessList:
             variables |= dict.fromkeys(("SPOTFED_TLS_CERT", "SPOTFED_TLS_KEY", "SPOTFED_TLS_CLIENT_CA"), "")
         return variables
 
-    def _owner_options(self) -> tuple[str, ...]:
-        return ("--federation", str(self.federation), *self.cloud_options)
+    def _owner(self, clouds: tuple[str, ...]) -> ProcessSpec:
+        return ProcessSpec(
+            f"cloud-{clouds[0]}" + (f"-and-{len(clouds) - 1}" if len(clouds) > 1 else ""),
+            (
+                *("-m", "workers.owner"),
+                *(word for cloud in clouds for word in ("--cloud", cloud)),
+                *("--federation", str(self.federation), *self.cloud_options),
+            ),
+            tuple(map(cloud_party, clouds)),
+            clouds=clouds,
+        )

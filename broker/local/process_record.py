@@ -32,6 +32,7 @@ def write_record(state_dir: Path, processes: ProcessList, children: Sequence[Chi
                 "pid": None if child.running is None else child.running.pid,
                 "restarts": child.restarts,
                 "log": str(child.log),
+                "clouds": child.process.clouds,
             }
             for child in children
         ],

@@ -177,9 +177,10 @@ class KeyFiles:
         """Return the file of a party's private key."""
         return self.directory / f"{party}.key"
 
-    def environment(self, party: str) -> dict[str, str]:
-        """Return the settings of a party's process that name its key files."""
-        return {"SPOTFED_TRUST": str(self.trust), "SPOTFED_SIGNING_KEY": str(self.key(party))}
+    def environment(self, *parties: str) -> dict[str, str]:
+        """Return the settings that name the key files of a process of these parties."""
+        key = self.key(parties[0]) if len(parties) == 1 else self.directory
+        return {"SPOTFED_TRUST": str(self.trust), "SPOTFED_SIGNING_KEY": str(key)}
 
     def ensure(self, parties: Iterable[str]) -> None:
         """Make the keys that are missing and add all of them to the trust file. Raises TrustError."""
@@ -188,6 +189,18 @@ class KeyFiles:
                 create_key(party, self.key(party), self.trust)
             else:
                 trust_keys(self.trust, [read_private_key(self.key(party)).public()])
+
+
+def find_key_file(path: Path, party: str) -> Path:
+    """Return the file of a party's private key; ``path`` is that file, or a directory of several."""
+    return path / f"{party}.key" if path.is_dir() else path
+
+
+def list_key_files(path: Path | None) -> list[Path]:
+    """Return the files of private keys at ``path``: that file, or all of a directory."""
+    if path is None:
+        return []
+    return sorted(path.glob("*.key")) if path.is_dir() else [path]
 
 
 def local_key_files(state_dir: Path) -> KeyFiles:

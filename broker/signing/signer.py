@@ -31,7 +31,7 @@ from joserfc.util import urlsafe_b64decode, urlsafe_b64encode
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from broker.settings import Settings
-from broker.signing.key_files import SigningKey, TrustError, TrustFile
+from broker.signing.key_files import SigningKey, TrustError, TrustFile, find_key_file
 
 log = logging.getLogger(__name__)
 
@@ -106,11 +106,11 @@ class MessageSigner:
                     f"Make a key with `spotfed trust create {party}` and set SPOTFED_SIGNING_KEY to its file"
                 )
             return cls()
-        key = SigningKey(settings.signing_key)
+        key = SigningKey(find_key_file(settings.signing_key, party))
         issuer = key.current().issuer
         if issuer != party:
             raise TrustError(
-                f"SPOTFED_SIGNING_KEY: {settings.signing_key} is the key of {issuer}; this process is {party}"
+                f"SPOTFED_SIGNING_KEY: {key.path} is the key of {issuer}; this process is {party}"
             )
         trust = None if settings.trust is None else TrustFile(settings.trust)
         if trust is not None and key.current().header not in trust.by_header():

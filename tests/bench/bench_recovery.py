@@ -61,7 +61,7 @@ def fill(client: redis.Redis, directory: Path, entries: int) -> None:
     (directory / "federation.toml").write_text(FEDERATION)
     settings = Settings(state_dir=directory / "state", key_prefix=PREFIX)
     spec = process_spec(
-        parser().parse_args(ARGUMENTS), settings, load_federation(directory / "federation.toml", None)
+        "A", parser().parse_args(ARGUMENTS), settings, load_federation(directory / "federation.toml", None)
     )
     archive = Archive(archive_directory(settings.state_dir, PREFIX, "A"))
     journal = Journal(client, KEYS, "A")

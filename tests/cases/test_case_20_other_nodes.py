@@ -15,6 +15,7 @@ from cloudsim.cloud.spec import CloudSpec
 from tests.integration.test_workers_runtime import Bench, Make
 from tests.unit.workers.owners import check_journal, confirm, drain, reserve, spec
 from workers.owner.nodes import NodesError
+from workers.owner.owner_group import OwnerGroup
 from workers.owner.process import OwnerProcess
 
 
@@ -51,6 +52,11 @@ def all_of_a_node(attempt: str) -> Reserve:
     return reserve(attempt, 4, lifetime_s=1e6)
 
 
+def make_way(bench: Bench, *nodes: int) -> None:
+    group = OwnerGroup({"A": bench.runtime}, lambda *_: become(), lambda _: become())
+    group.make_way({"A": CloudSpec("A", nodes)}, become)
+
+
 def is_sound(bench: Bench, directory: Path) -> bool:
     return verify_journal("A", bench.journal.entries, Archive(directory)).bad is None
 
@@ -60,7 +66,7 @@ def test_a_drained_node_goes_and_another_comes(bench: Bench, tmp_path: Path, liv
     bench.tell(drain(1))
     if live:
         with pytest.raises(Became):
-            bench.runtime.make_way(CloudSpec("A", (4,)), become)
+            make_way(bench, 4)
     else:
         bench.runtime.close()
     next_owner(bench, 4).open()
@@ -77,7 +83,7 @@ def test_a_drained_node_goes_and_another_comes(bench: Bench, tmp_path: Path, liv
 @pytest.mark.parametrize("nodes", [(4,), (4, 2), (2, 4, 4)])
 def test_what_is_in_the_way_is_named_and_runs_on(bench: Bench, nodes: tuple[int, ...]) -> None:
     before = bench.events()
-    bench.runtime.make_way(CloudSpec("A", nodes), become)  # it stays
+    make_way(bench, *nodes)  # it stays
     assert bench.runtime._owner.cloud.inventory.node_cores == (4, 4)
     bench.runtime.close()
     with pytest.raises(NodesError, match=r"In the way: lease [ab]\.1 \(4 cores\) on node .* They are kept"):

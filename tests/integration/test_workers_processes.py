@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.contract import EventKind, LeaseGranted, LeaseState, QuoteView
+from broker.journal.journal import Journal
 from broker.queue.send import ring
 from broker.storage.embedded_server import EmbeddedRedis
 from cloudsim.federation.file import load_federation
@@ -283,3 +284,35 @@ def test_an_owner_run_by_hand_takes_other_nodes_or_says_what_is_in_the_way(proce
     processes.owner(*options)
     processes.opened(5)
     check_journal(processes.events())
+
+
+def test_owners_of_one_process_are_apart(processes: Processes) -> None:
+    other = '[[cloud]]\nid = "B"\nnodes = "20x4"\ntrace = { synthetic = "table-1", hours = 1 }\n'
+    processes.file.write_text(processes.file.read_text() + other)
+    options = ("--history", "1h", "--federation", str(processes.file))
+    alone = processes.owner("--history", "1h")
+    processes.opened(1)
+    both = processes.start("workers.owner", "--all", *options)
+    log = processes.directory / "1.log"
+    wait_until(lambda: processes.advert("B") is not None, "B opens")
+    wait_until(lambda: "waiting for its lease" in log.read_text(), "A waits meanwhile")
+    processes.send(first := reserve("b.1", 3), confirm("b.1"), cloud="B")
+    assert processes.answer(first.id).lease.cloud == "B"
+    alone.kill()
+    alone.wait()
+    processes.opened(2)
+    processes.send(second := reserve("a.1"))
+    assert processes.answer(second.id).lease.cloud == "A"
+
+    before = processes.file.read_text()
+    processes.file.write_text(before.replace('nodes = "20x4"', 'nodes = "20x2"'))
+    both.send_signal(signal.SIGHUP)
+    wait_until(lambda: "nodes not taken" in log.read_text(), "b.1 is in the way")
+    processes.file.write_text(before.replace('nodes = "20x4"', 'nodes = "21x4"'))
+    both.send_signal(signal.SIGHUP)
+    processes.opened(3)
+    wait_until(lambda: (advert := processes.advert("B")) is not None and advert.epoch == 2, "B opens again")
+    both.send_signal(signal.SIGTERM)
+    assert both.wait(60) == 0
+    for cloud in ("A", "B"):
+        check_journal([event for _, event in Journal(processes.client, processes.keys, cloud).read()])

@@ -121,8 +121,8 @@ class Processes:
     def montecarlo(self, name: str = "m") -> subprocess.Popen[bytes]:
         return self.start("workers.montecarlo", "--name", name)
 
-    def advert(self) -> Advert | None:
-        stored = cast("bytes | None", self.client.get(self.keys.advert("A")))
+    def advert(self, cloud: str = "A") -> Advert | None:
+        stored = cast("bytes | None", self.client.get(self.keys.advert(cloud)))
         return None if stored is None else Advert.model_validate_json(stored)
 
     def opened(self, epoch: int) -> Advert:
@@ -147,10 +147,10 @@ class Processes:
         # ``workers.owner.table_refresh``.
         return wait_until(look, f"a table of epoch {epoch}", 2 * LIMIT_S)
 
-    def send(self, *batch: Command, bell: bool = True) -> None:
-        self.journal.send("A", batch)
+    def send(self, *batch: Command, bell: bool = True, cloud: str = "A") -> None:
+        self.journal.send(cloud, batch)
         if bell:
-            ring(self.app, "A")
+            ring(self.app, cloud)
 
     def answer(self, command: str, limit_s: float = LIMIT_S) -> Any:
         """Waits for the answer to a command that was sent."""

@@ -40,7 +40,8 @@ from tests.simulation.options import CloudOptions
 from tests.support.wakeups import RingingCommands, no_wakeup
 from tests.unit.workers.owners import harmless_table
 from workers.owner.nodes import NodesError
-from workers.owner.process import EXIT_FENCED, OwnerProcessSpec
+from workers.owner.owner_group import OwnerGroup
+from workers.owner.process import EXIT_BROKEN, EXIT_FENCED, OwnerProcessSpec
 from workers.owner.process import OwnerProcess as ProductOwnerProcess
 from workers.owner.state import OwnerSpec
 
@@ -160,7 +161,8 @@ class OwnerProcess(_Process):
             raise Killed
 
         spec = self._cloud_spec(world.shapes[self.cloud.id])
-        last = Fiber(world.clock, lambda: runtime.make_way(spec, become), self)
+        group = OwnerGroup({spec.id: runtime}, lambda *_: self._fail(EXIT_BROKEN), self._fail)
+        last = Fiber(world.clock, lambda: group.make_way({spec.id: spec}, become), self)
         self.fibers.append(last)
         last.start()
 
@@ -349,6 +351,7 @@ def patched(world: World) -> Iterator[None]:
             f"workers.{name}.log": _Log(world)
             for name in (
                 "owner.process",
+                "owner.owner_group",
                 "owner.ownership",
                 "owner.clock",
                 "owner.recovery",

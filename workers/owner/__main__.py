@@ -1,8 +1,8 @@
-"""The owner of one cloud: ``python -m workers.owner --cloud ID --federation FILE``.
+"""The owner of a cloud, or of several: ``python -m workers.owner --cloud ID --federation FILE``.
 
-It is a Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells come. It starts to
-listen once it owns the cloud and has recovered; a second process for the same cloud waits for the lease of
-the first.
+It is a Celery solo worker with a queue for each cloud, ``cloud.<id>``, on which doorbells come. It attends to
+a cloud once it owns it and has recovered; a second process for the same cloud waits for the lease of the
+first. What ends the process because of one of its clouds ends the owners of all.
 
 SIGHUP lets it read the federation file anew: it becomes a new process of the same id, unless the file is
 wrong or instances do not fit the cloud's nodes, which it logs. ``--check`` only prints, as JSON, what is in
@@ -25,11 +25,13 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, cast
 
 import redis
 import structlog
+from celery import Celery, current_task
 
 from broker.contract import Batch, CloudInfo, read_message, write_message
 from broker.contract.convert import to_node_kinds
@@ -56,6 +58,7 @@ from workers import worker_process
 from workers.owner.catalogue import CatalogueReader
 from workers.owner.epoch_file import EpochFile
 from workers.owner.nodes import NodesError, describe_change
+from workers.owner.owner_group import OwnerGroup
 from workers.owner.process import OwnerProcess, OwnerProcessSpec, epochs_directory
 from workers.owner.recovery import Recovery
 from workers.owner.refresh_schedule import wall_time_sizes
@@ -68,7 +71,12 @@ log = structlog.get_logger(__name__)
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     arguments = argparse.ArgumentParser(prog="python -m workers.owner", description=__doc__)
-    arguments.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
+    which = arguments.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--cloud", action="append", default=[], dest="clouds", metavar="ID",
+        help="id of a cloud in the federation file; once for each whose owner runs in this process",
+    )  # fmt: skip
+    which.add_argument("--all", action="store_true", help="all clouds of the federation file")
     arguments.add_argument("--federation", required=True, type=Path, help="federation file")
     arguments.add_argument(
         "--time", choices=("wall", "trace"), default="wall", help="whose time the cloud lives in"
@@ -91,20 +99,22 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-def load_process_spec(options: argparse.Namespace, config: Settings) -> OwnerProcessSpec:
+def load_process_specs(options: argparse.Namespace, config: Settings) -> list[OwnerProcessSpec]:
     """Read the federation file, and combine it with arguments and settings. Raises InputError."""
     until_s = None if options.until is None else parse_duration_s(options.until, field="--until")
-    return process_spec(options, config, load_federation(options.federation, config.data, until_s=until_s))
+    federation = load_federation(options.federation, config.data, until_s=until_s)
+    clouds = [member.spec.id for member in federation.clouds] if options.all else options.clouds
+    return [process_spec(cloud, options, config, federation) for cloud in dict.fromkeys(clouds)]
 
 
-def process_spec(options: argparse.Namespace, config: Settings, federation: Federation) -> OwnerProcessSpec:
-    """Combine arguments, settings and federation file. Raises InputError."""
+def process_spec(
+    cloud: str, options: argparse.Namespace, config: Settings, federation: Federation
+) -> OwnerProcessSpec:
+    """Combine arguments, settings and federation file for a cloud. Raises InputError."""
     names = [member.spec.id for member in federation.clouds]
-    if options.cloud not in names:
-        raise InputError(
-            f"no cloud is called {options.cloud!r}; there are: {', '.join(names)}", field="--cloud"
-        )
-    order = names.index(options.cloud)
+    if cloud not in names:
+        raise InputError(f"no cloud is called {cloud!r}; there are: {', '.join(names)}", field="--cloud")
+    order = names.index(cloud)
     member = federation.clouds[order]
     trace_time = options.time == "trace"
     if member.instances is not None and not trace_time:
@@ -212,34 +222,73 @@ def _with_catalogue(spec: OwnerProcessSpec, catalogue: CatalogueReader) -> Owner
     return replace(spec, owner=replace(spec.owner, catalogue=catalogue))
 
 
-def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudInfo) -> None:
-    """Publish what this member is again once all members read the version that can say all of it."""
+def _follow_version(speaking: FederationVersion, infos: Sequence[tuple[Journal, CloudInfo]]) -> None:
+    """Publish what these members are again once all members read the version that can say all of it."""
     if not speaking.is_final:
         speaking.follow(threading.Event())
-        until_answered(lambda: journal.publish_info(info))
+        for journal, info in infos:
+            until_answered(partial(journal.publish_info, info))
 
 
-def _describe_earlier_nodes(client: redis.Redis, keys: RedisKeys, cloud: str) -> str:
-    """Return the nodes that a cloud told the federation before, in brackets; empty if it told none."""
-    stored = cast("bytes | None", until_answered(lambda: client.hget(keys.clouds, cloud)))
-    return "" if stored is None else f" (it had {read_message(CloudInfo, stored).nodes})"
+def _tell_misfit(client: redis.Redis, keys: RedisKeys, error: NodesError) -> None:
+    """Print what does not fit the nodes of a cloud, and the nodes that it told the federation before."""
+    stored = cast("bytes | None", until_answered(lambda: client.hget(keys.clouds, error.cloud)))
+    had = "" if stored is None else f" (it had {read_message(CloudInfo, stored).nodes})"
+    print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
+
+
+def _make_owners(
+    specs: Sequence[OwnerProcessSpec],
+    signers: Sequence[MessageSigner],
+    config: Settings,
+    app: Celery,
+    client: redis.Redis,
+    speaking: FederationVersion,
+) -> tuple[dict[str, OwnerProcess], list[Spans]]:
+    """Return the owners by cloud, and the spans that they record, which are to be closed after them."""
+    keys = RedisKeys(config.key_prefix)
+    owners: dict[str, OwnerProcess] = {}
+    recorded: list[Spans] = []
+    infos: list[tuple[Journal, CloudInfo]] = []
+
+    def send(queue: str, batch: Batch) -> None:
+        send_batch(app, queue, json.loads(write_message(batch, speaking())))
+
+    for spec, signing in zip(specs, signers, strict=True):
+        cloud = spec.info.id
+        journal = Journal(client, keys, cloud, signing, speaks=speaking, events_kept=config.events_kept)
+        infos.append((journal, spec.info))
+        spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": cloud})
+        recorded += [] if spans is None else [spans]
+        owners[cloud] = OwnerProcess(
+            _with_catalogue(spec, CatalogueReader(client, keys, cloud, signing)),
+            config,
+            journal,
+            send,
+            exit_now,
+            Archive(archive_directory(config.state_dir, config.key_prefix, cloud)),
+            OwnerStatsPublisher(journal, time.monotonic),
+            spans,
+        )
+    threading.Thread(target=_follow_version, args=(speaking, infos), daemon=True).start()
+    return owners, recorded
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the owner until it is told to stop; return the exit status."""
+    """Run the owners until the process is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
     worker_process.end_when_told()
     _keep_reload()
     try:
         config = settings()
         require_state_dir(config)
-        app = worker_process.create_app(config, options.cloud)
-        spec = load_process_spec(options, config)
+        specs = load_process_specs(options, config)
+        clouds = [spec.info.id for spec in specs]
+        app = worker_process.create_app(config, clouds[0])
         if options.check:
-            return check(spec.owner, config)
+            return max(check(spec.owner, config) for spec in specs)
         worker_process.require_safe_queue(config)
-        signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
-        spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
+        signers = [MessageSigner.from_settings(config, cloud_party(cloud)) for cloud in clouds]
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
         speaking = FederationVersion(client, keys)
         until_answered(speaking.refresh)
@@ -247,49 +296,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
 
-    def send(queue: str, batch: Batch) -> None:
-        send_batch(app, queue, json.loads(write_message(batch, speaking())))
+    owners, spans = _make_owners(specs, signers, config, app, client, speaking)
 
-    journal = Journal(client, keys, options.cloud, signing, speaks=speaking, events_kept=config.events_kept)
-    follower = threading.Thread(target=_follow_version, args=(speaking, journal, spec.info), daemon=True)
-    follower.start()
-    archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
-    stats = OwnerStatsPublisher(journal, time.monotonic)
-    spec = _with_catalogue(spec, CatalogueReader(client, keys, options.cloud, signing))
-    owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
-    worker_process.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.attend)
+    def refuse(error: NodesError) -> NoReturn:
+        _tell_misfit(client, keys, error)
+        exit_now(os.EX_CONFIG)
+
+    group = OwnerGroup(owners, refuse, exit_now)
+    bells = {cloud_queue(cloud): cloud for cloud in clouds}
+
+    def attend() -> None:
+        group.attend(bells[current_task.request.delivery_info["routing_key"]])
+
+    worker_process.register_task(app, DRAIN, [*map(bell_queue, clouds)], attend)
 
     def reload() -> None:
         try:
-            cloud = load_process_spec(options, config).owner.cloud
+            found = {spec.info.id: spec.owner.cloud for spec in load_process_specs(options, config)}
         except InputError as error:
             log.error("federation file not taken", why=str(error))  # noqa: TRY400
+            return
+        if gone := owners.keys() - found:
+            log.error("federation file not taken", why=f"it has no {', '.join(sorted(gone))} any more")
         else:
-            owner_process.make_way(cloud, start_again)
+            group.make_way(found, start_again)
 
     def ready() -> None:
         gc_tuning.tune_gc()
-        owner_process.start()
+        group.start()
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload, daemon=True).start())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     try:
-        owner_process.open()
+        group.open()
         return worker_process.run_worker(
             app,
-            name=f"cloud.{options.cloud}",
-            queues=[cloud_queue(options.cloud)],
+            name=f"cloud.{clouds[0]}",
+            queues=[*bells],
             pool="solo",
             when_ready=ready,
         )
     except NodesError as error:
-        had = _describe_earlier_nodes(client, keys, options.cloud)
-        print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
+        _tell_misfit(client, keys, error)
         return os.EX_CONFIG
     finally:
-        owner_process.close()
-        if spans is not None:
-            spans.close()
+        group.close()
+        for recorder in spans:
+            recorder.close()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,10 @@ _MOST_NAMED = 20
 class NodesError(Exception):
     """The federation file gives a cloud nodes on which its instances cannot run; the message names them."""
 
+    def __init__(self, cloud: str, why: str):
+        super().__init__(why)
+        self.cloud = cloud
+
 
 def plan_for(state: OwnerState, spec: CloudSpec) -> NodePlan:
     """Plan the nodes of a specification for what runs on a cloud now."""
@@ -48,7 +52,7 @@ def take_nodes(state: OwnerState, writer: EventWriter) -> None:
         at_s = clock.step(state, writer, at_s, PHASE_STOP)  # they stop in the history
         plan = plan_for(state, spec)
     if plan.misfits:
-        raise NodesError(describe_misfits(spec, plan.misfits))
+        raise NodesError(spec.id, describe_misfits(spec, plan.misfits))
     writer.record(cloud.take_nodes(plan, at_s), "nodes")
 
 

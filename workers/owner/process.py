@@ -181,19 +181,17 @@ class OwnerProcess:
         self._archiver.start(self._stopping)
         threading.Thread(target=self._timetable, name="timetable", daemon=True).start()
 
-    def make_way(self, cloud: CloudSpec, become: Callable[[], NoReturn]) -> None:
-        """Stop, and ``become`` the process of an owner with another specification of its cloud.
+    @contextmanager
+    def pause(self, cloud: CloudSpec) -> Iterator[bool]:
+        """Take no command within the context, which gets whether instances fit another specification's nodes.
 
-        Where instances do not fit its nodes, nothing happens but a line in the log.
+        What does not fit is logged.
         """
-        with self._guarded():  # no command comes between the last look and the next owner
+        with self._guarded():
             misfits = plan_for(self._owner.state, cloud).misfits
             if misfits:
                 log.error("nodes not taken", cloud=cloud.id, why=describe_misfits(cloud, misfits))
-            else:
-                log.info("starting again with the federation file as it is now", cloud=cloud.id)
-                self.close()
-                become()
+            yield not misfits
 
     def close(self) -> None:
         """Stop, and let the next owner in."""
@@ -499,6 +497,8 @@ class OwnerProcess:
         self._owner.cloud.inventory.may_spread = is_simulated and self._journal.speaks() >= GANGS_SINCE
 
     def _fenced(self, error: FencedError) -> NoReturn:
+        if self._stopping.is_set():  # the lease was given up while this thread was at work
+            raise SystemExit
         log.error("fenced: stopping", cloud=self._journal.cloud, why=str(error))
         self._fail(EXIT_FENCED)
 

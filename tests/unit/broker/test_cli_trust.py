@@ -15,8 +15,9 @@ from broker.doctor import Installation
 from broker.doctor.keys import check_signatures
 from broker.local.__main__ import signing_variables
 from broker.local.process_list import ProcessList
-from broker.settings import settings
+from broker.settings import Settings, settings
 from broker.signing.key_files import local_key_files, read_private_key
+from broker.signing.signer import MessageSigner
 
 Spotfed = Callable[..., SimpleNamespace]
 
@@ -94,11 +95,11 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
     assert spotfed("trust", "create", "cloud.x").code == 0
     files = local_key_files(settings().state_dir)
     processes = ProcessList(tmp_path / "f.toml", ("a", "b")).specs()
-    assert [process.party for process in processes if process.party] == ["broker", "cloud.a", "cloud.b"]
+    assert [party for process in processes for party in process.parties] == ["broker", "cloud.a", "cloud.b"]
     processes = ProcessList(tmp_path / "f.toml", ("a", "b"), commanded=("b",)).specs()
-    assert {process.name: process.party for process in processes[-2:]} == {
-        "agent-b": "cloud.b",
-        "jobs-1": "jobs",
+    assert {process.name: process.parties for process in processes[-2:]} == {
+        "agent-b": ("cloud.b",),
+        "jobs-1": ("jobs",),
     }
     assert signing_variables(
         ["-m", "workers.node_agent", "--cloud", "b", "--federation", "f"]
@@ -108,6 +109,12 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
     assert signing_variables(["-m", "workers.owner", "--cloud", "a", "--time", "wall"]) == files.environment(
         "cloud.a"
     )
+    together = signing_variables(["-m", "workers.owner", "--cloud", "a", "--cloud", "b", "--time", "wall"])
+    assert together == files.environment("cloud.a", "cloud.b")
+    assert together["SPOTFED_SIGNING_KEY"] == str(files.directory)
+    for party in ("cloud.a", "cloud.b"):
+        signer = MessageSigner.from_settings(Settings(signing_key=files.directory, trust=files.trust), party)
+        assert signer.verify(signer.sign(b"text", "place"), b"text", "place", {party})
     assert signing_variables(["-m", "workers.montecarlo"]) == {}
     kids = [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")]
     signing_variables(["-m", "broker.api"])

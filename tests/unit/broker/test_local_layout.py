@@ -23,7 +23,22 @@ def test_clouds_that_run_commands_have_agents_and_the_federation_has_managers() 
 def test_real_clouds_have_instance_agents_that_sign_as_their_cloud() -> None:
     found = ProcessList(Path("f.toml"), ("a", "b"), instanced=("b",)).specs()
     (agent,) = [one for one in found if one.arguments[1] == "workers.cloud_agent"]
-    assert (agent.name, agent.arguments[2:4], agent.party) == ("instances-b", ("--cloud", "b"), "cloud.b")
+    assert (agent.name, agent.arguments[2:4], agent.parties) == (
+        "instances-b",
+        ("--cloud", "b"),
+        ("cloud.b",),
+    )
+
+
+def test_many_clouds_share_processes() -> None:
+    clouds = tuple(f"c{number}" for number in range(30))
+    owners = [one for one in ProcessList(Path("f.toml"), clouds).specs() if one.clouds]
+    assert [one.name for one in owners] == ["cloud-c0-and-24", "cloud-c25-and-4"]
+    assert tuple(cloud for one in owners for cloud in one.clouds) == clouds
+    assert owners[1].arguments[:6] == ("-m", "workers.owner", "--cloud", "c25", "--cloud", "c26")
+    assert owners[1].parties[-1] == "cloud.c29"
+    few = [one for one in ProcessList(Path("f.toml"), clouds[:3]).specs() if one.clouds]
+    assert [one.name for one in few] == ["cloud-c0", "cloud-c1", "cloud-c2"]
 
 
 def test_real_clouds_whose_instances_run_jobs_have_managers() -> None:
