@@ -104,9 +104,9 @@ class Users:
                 await asyncio.sleep(self._random.uniform(0.2, 1.5))
 
     async def ask_again(self, request: str) -> None:
-        """Ask once more for what was answered, with the same id, and for its whole list if that was all or none.
+        """Ask once more for what was answered, with the same id.
 
-        Alone, a request of such a list is another one.
+        A request of a list that was all or none comes with its list: alone, it is another one.
         """
         ids = next((ids for ids in self.together if request in ids), (request,))
         wishes = [self.wishes[id_] for id_ in ids]
@@ -139,7 +139,7 @@ class Users:
                 if tuple(wish.id for wish in wishes) in self.together:
                     return await broker.service.submit_together(wishes, "me")
                 return await broker.service.submit(wishes, "me")
-            except NoMembersError as error:
+            except (NoMembersError, ValueError) as error:  # all or none: what one cannot ask for, none can
                 return [error] * len(wishes)
             finally:
                 self._answering[key] -= 1
