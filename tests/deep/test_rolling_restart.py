@@ -1,0 +1,213 @@
+"""Two APIs behind deploy/haproxy, and all processes restarted in turn under 50 requests a second."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from broker.identity.store import let_in_operator
+from tests.integration.worker_processes import ROOT, Processes
+from tests.support.ports import free_port
+from tests.support.wait import wait_until
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("worker-processes")]
+
+HEADERS = {"Authorization": "Bearer k"}
+EVERY_S = 0.02
+#: How long load goes on after a process is back, before the next one is stopped.
+CALM_S = 2.0
+
+FEDERATION = """
+[[cloud]]
+id = "A"
+nodes = "200x16"
+trace = { synthetic = "table-1", hours = 1 }
+
+[[cloud]]
+id = "B"
+nodes = "200x16"
+trace = { synthetic = "table-1", hours = 1 }
+"""
+
+
+@dataclass
+class Load:
+    """Requests at a steady rate, each asked again at most once."""
+
+    url: str
+    outcomes: Counter[str] = field(default_factory=Counter)
+    leases: dict[str, str] = field(default_factory=dict)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> None:
+        """Send until ``stopped``, on connections that are kept."""
+        limits = httpx.Limits(max_connections=200)
+        with (
+            ThreadPoolExecutor(200) as pool,
+            httpx.Client(base_url=self.url, headers=HEADERS, timeout=60, limits=limits) as client,
+        ):
+            began_s = time.monotonic()
+            number = 0
+            while not self.stopped.wait(max(0.0, began_s + number * EVERY_S - time.monotonic())):
+                pool.submit(self._ask, client, f"r{number}")
+                number += 1
+
+    def _ask(self, client: httpx.Client, request: str) -> None:
+        said = []
+        for _ in range(2):
+            said.append(self._say(client, request))
+            if said[-1] == "answered":
+                break
+            time.sleep(1.0)
+        with self._lock:
+            self.outcomes["answered" if said == ["answered"] else " then ".join(said)] += 1
+
+    def _say(self, client: httpx.Client, request: str) -> str:
+        body = {"id": request, "origin": "user", "cores": 1, "lifetime_s": 3e6}
+        try:
+            answer = client.post("/v1/requests", json=body, headers={"Idempotency-Key": request})
+        except httpx.TransportError as error:
+            return type(error).__name__
+        if answer.status_code != 201:
+            return f"{answer.status_code} {answer.json().get('type')}"
+        with self._lock:
+            self.leases[request] = answer.json()["lease"]["id"]
+        return "answered"
+
+
+class Follower:
+    """Follows the events through the balancer, from where it was when a stream ends."""
+
+    def __init__(self, url: str):
+        self._url = url
+        self.ids: list[str] = []
+        self.streams = 0
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        """Follow until ``stopped``."""
+        while not self.stopped.is_set():
+            headers = HEADERS | {"Last-Event-ID": self.ids[-1] if self.ids else "0-0"}
+            try:
+                with httpx.stream("GET", f"{self._url}/v1/events", headers=headers, timeout=30) as stream:
+                    self.streams += stream.status_code == 200
+                    for line in stream.iter_lines():
+                        if line.startswith("id:"):
+                            self.ids.append(line.removeprefix("id:").strip())
+                        if self.stopped.is_set():
+                            return
+            except httpx.TransportError:
+                time.sleep(0.1)
+
+
+@pytest.fixture
+def balanced(redis_url: str, tmp_path: Path) -> Iterator[tuple[Processes, list[int], str]]:
+    """Processes, the ports of two APIs, and the address of the balancer before them."""
+    program = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+    assert program, "install the Debian package haproxy"
+    ports, port = [free_port(), free_port()], free_port()
+    config = (ROOT / "deploy/haproxy/haproxy.cfg").read_text()
+    for told, ours in (
+        (r"bind :8443 ssl crt \S+", f"bind 127.0.0.1:{port}"),
+        (r"alpha\.example:8000", f"127.0.0.1:{ports[0]}"),
+        (r"beta\.example:8000", f"127.0.0.1:{ports[1]}"),
+    ):
+        config, count = re.subn(told, ours, config)
+        assert count == 1, told
+    file = tmp_path / "haproxy.cfg"
+    file.write_text(config)
+    with Processes(redis_url, tmp_path) as processes:
+        processes.file.write_text(FEDERATION)
+        let_in_operator(processes.client, processes.keys, "k")
+        with (tmp_path / "haproxy.log").open("wb") as log:
+            balancer = subprocess.Popen([program, "-db", "-f", file], stdout=log, stderr=log)
+        try:
+            yield processes, ports, f"http://127.0.0.1:{port}"
+        finally:
+            balancer.terminate()
+            balancer.wait(30)
+
+
+def test_a_rolling_restart_under_load_costs_at_most_one_retry(
+    balanced: tuple[Processes, list[int], str],
+) -> None:
+    processes, ports, url = balanced
+    owner = ("workers.owner", "--federation", str(processes.file), "--history", "1h", "--samples", "200")
+    commands = {
+        "api alpha": ("broker.api", "--port", str(ports[0])),
+        "api beta": ("broker.api", "--port", str(ports[1])),
+        "owner A": (*owner, "--cloud", "A"),
+        "owner B": (*owner, "--cloud", "B"),
+        "montecarlo": ("workers.montecarlo", "--name", "m"),
+    }
+    running = {name: processes.start(*command) for name, command in commands.items()}
+    epochs = dict.fromkeys("AB", 1)
+
+    def is_back(name: str) -> bool:
+        if name.startswith("api"):
+            return is_ready(f"http://127.0.0.1:{ports[0 if name.endswith('alpha') else 1]}")
+        if name.startswith("owner"):
+            advert = processes.advert(name[-1])
+            return advert is not None and advert.epoch == epochs[name[-1]]
+        return running[name].poll() is None
+
+    for name in commands:
+        wait_until(lambda name=name: is_back(name), name)
+    wait_until(lambda: is_ready(url), "the balancer sees the APIs")
+
+    load, follower = Load(url), Follower(url)
+    threads = [threading.Thread(target=load.run), threading.Thread(target=follower.run)]
+    for thread in threads:
+        thread.start()
+    told: dict[str, float] = {}
+    try:
+        for name, command in commands.items():
+            time.sleep(CALM_S)
+            began_s = time.monotonic()
+            running[name].send_signal(signal.SIGTERM)
+            assert running[name].wait(60) == 0, name
+            if name.startswith("owner"):
+                epochs[name[-1]] += 1
+            running[name] = processes.start(*command)
+            wait_until(lambda name=name: is_back(name), name)
+            told[name] = round(time.monotonic() - began_s, 1)
+        time.sleep(CALM_S)
+    finally:
+        load.stopped.set()
+        threads[0].join(120)
+
+    def has_all() -> bool:
+        stored = processes.client.xrange(processes.keys.all_events)
+        return follower.ids == [entry.decode() for entry, _ in stored]
+
+    wait_until(has_all, "the follower has each event once")
+    follower.stopped.set()
+    threads[1].join(60)
+    print(json.dumps({"requests": load.outcomes, "away_s": told, "streams": follower.streams}))  # noqa: T201
+    failed = {what: count for what, count in load.outcomes.items() if not what.endswith("answered")}
+    assert not failed, load.outcomes
+    assert sum(load.outcomes.values()) > 500
+    assert follower.streams >= 2, "the stream went on at the other API"
+    assert len(set(load.leases.values())) == len(load.leases)
+
+
+def is_ready(url: str) -> bool:
+    """Whether an API, or the balancer, says that it takes requests."""
+    try:
+        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
