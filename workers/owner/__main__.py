@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(prog="python -m workers.owner", description=__doc__)
     which = arguments.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "--cloud", action="append", default=[], dest="clouds", metavar="ID",
+        "--cloud", action="append", default=[], metavar="ID",
         help="id of a cloud in the federation file; once for each whose owner runs in this process",
     )  # fmt: skip
     which.add_argument("--all", action="store_true", help="all clouds of the federation file")
@@ -103,7 +103,7 @@ def load_process_specs(options: argparse.Namespace, config: Settings) -> list[Ow
     """Read the federation file, and combine it with arguments and settings. Raises InputError."""
     until_s = None if options.until is None else parse_duration_s(options.until, field="--until")
     federation = load_federation(options.federation, config.data, until_s=until_s)
-    clouds = [member.spec.id for member in federation.clouds] if options.all else options.clouds
+    clouds = [member.spec.id for member in federation.clouds] if options.all else options.cloud
     return [process_spec(cloud, options, config, federation) for cloud in dict.fromkeys(clouds)]
 
 

@@ -213,6 +213,6 @@ def test_the_owner_starts_from_them_once_they_are_there(tmp_path: Path, files: P
     taken = [(start, stop) for start, stop in zip(load.start_s, load.stop_s, strict=True) if stop > start]
     assert taken == [(10 * 3600.0, 11 * 3600.0)] * 2
     arguments = parser().parse_args(["--federation", str(file), "--cloud", "public"])
-    spec = process_spec(arguments.clouds[0], arguments, Settings(state_dir=tmp_path), federation)
+    spec = process_spec(arguments.cloud[0], arguments, Settings(state_dir=tmp_path), federation)
     assert spec.history_s == 20 * 3600.0
     assert spec.owner.cloud.takes_back, "and it promises nothing before instances have lived there"

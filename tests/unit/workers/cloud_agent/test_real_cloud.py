@@ -43,7 +43,7 @@ def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Pat
 
     def spec(*told: str) -> tuple[str | None, float, float]:
         arguments = parser().parse_args(["--federation", str(file), *told])
-        found = process_spec(arguments.clouds[0], arguments, config, federation)
+        found = process_spec(arguments.cloud[0], arguments, config, federation)
         return found.info.instances, found.info.speed, found.history_s
 
     fast = ("--speed", "600", "--history", "48h")
@@ -62,7 +62,7 @@ def test_what_overflows_is_promised_what_the_file_says(file: Path, tmp_path: Pat
 
     def spec(*told: str) -> tuple[bool, float | None]:
         arguments = parser().parse_args(["--federation", str(file), "--cloud", "simulated", *told])
-        owner = process_spec(arguments.clouds[0], arguments, Settings(state_dir=tmp_path), federation).owner
+        owner = process_spec(arguments.cloud[0], arguments, Settings(state_dir=tmp_path), federation).owner
         return owner.overflow, owner.overflow_sla
 
     assert spec() == (True, 0.1)
