@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -166,7 +168,7 @@ def test_a_rolling_restart_under_load_costs_at_most_one_retry(
         return running[name].poll() is None
 
     for name in commands:
-        wait_until(lambda name=name: is_back(name), name)
+        wait_until(partial(is_back, name), name)
     wait_until(lambda: is_ready(url), "the balancer sees the APIs")
 
     load, follower = Load(url), Follower(url)
@@ -183,7 +185,7 @@ def test_a_rolling_restart_under_load_costs_at_most_one_retry(
             if name.startswith("owner"):
                 epochs[name[-1]] += 1
             running[name] = processes.start(*command)
-            wait_until(lambda name=name: is_back(name), name)
+            wait_until(partial(is_back, name), name)
             told[name] = round(time.monotonic() - began_s, 1)
         time.sleep(CALM_S)
     finally:
@@ -191,7 +193,7 @@ def test_a_rolling_restart_under_load_costs_at_most_one_retry(
         threads[0].join(120)
 
     def has_all() -> bool:
-        stored = processes.client.xrange(processes.keys.all_events)
+        stored = cast("list[tuple[bytes, object]]", processes.client.xrange(processes.keys.all_events))
         return follower.ids == [entry.decode() for entry, _ in stored]
 
     wait_until(has_all, "the follower has each event once")
