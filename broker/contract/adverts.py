@@ -119,8 +119,6 @@ class Advert(Message):
     pool_cores: tuple[int, ...] = since(3, ())
     """The cores of each pool that may still be sold; other instances may be using them now."""
 
-    def room(self, *, promised: bool) -> Room:
+    def room(self, *, promised: bool) -> Room | Advert:
         """Return the room for a request with or without a promise."""
-        if promised and self.promised_room is not None:
-            return self.promised_room
-        return Room(free_cores=self.free_cores, free_slots=self.free_slots)
+        return self.promised_room if promised and self.promised_room is not None else self

@@ -229,23 +229,25 @@ def find_candidates(request: SpotRequest, members: Sequence[Member]) -> Candidat
         raise UnfittableError(request.cores, largest)
     candidates: list[Candidate] = []
     passed_over: list[Refusal] = []
-    target_ids = {member.info.id for member in targets}
+    target_ids, promised = {member.info.id for member in targets}, _promised(request)
     for member in sorted(members, key=lambda member: member.info.order):
-        cloud = member.info.id
-        if cloud in target_ids:
-            refusal = _refuse_for(request, member)
-        else:
-            refusal = Refusal(cloud, RefusalReason.NOT_A_TARGET)
-        if refusal is not None:
+        cloud, advert = member.info.id, member.advert
+        if cloud not in target_ids:
+            passed_over.append(Refusal(cloud, RefusalReason.NOT_A_TARGET))
+        elif (refusal := _refuse_when_empty(request, member.info)) is not None:
             passed_over.append(refusal)
-            continue
-        assert member.advert is not None, "a cloud without an advert is unreachable"
-        room = member.advert.room(promised=_promised(request))
-        slots = count_free_slots(room, request.cores)
-        if slots is None:
-            slots = room.free_cores // request.cores  # no more than that
-        quote = Quote(cloud, request.cores, slots, None, None, None, None)
-        candidates.append(Candidate(member.info.order, quote, room.free_cores))
+        elif advert is None or not member.reachable:
+            passed_over.append(Refusal(cloud, RefusalReason.UNREACHABLE))
+        else:
+            room = advert.room(promised=promised)
+            slots = count_free_slots(room, request.cores)
+            if (refusal := _refuse_for(request, member, advert, slots)) is not None:
+                passed_over.append(refusal)
+                continue
+            if slots is None:
+                slots = room.free_cores // request.cores  # no more than that
+            quote = Quote(cloud, request.cores, slots, None, None, None, None)
+            candidates.append(Candidate(member.info.order, quote, room.free_cores))
     distrusted = frozenset(member.info.id for member in targets if member.broken_at(request.sla) is not None)
     return CandidateSet(request.cores, tuple(candidates), tuple(passed_over), distrusted)
 
@@ -254,7 +256,7 @@ def _promised(request: SpotRequest) -> bool:
     return promises(Kind.SPOT, request.sla)
 
 
-def count_free_slots(room: Room, cores: int) -> int | None:
+def count_free_slots(room: Room | Advert, cores: int) -> int | None:
     """Return the number of free slots of a size; None if the advert does not tell."""
     listed = room.free_slots.get(cores)
     if listed is not None:
@@ -288,24 +290,16 @@ def find_smaller_size(request: SpotRequest, member: Member) -> int | None:
     return None
 
 
-def _refuse_for(request: SpotRequest, member: Member) -> Refusal | None:
+def _refuse_for(request: SpotRequest, member: Member, advert: Advert, slots: int | None) -> Refusal | None:
     """Return the refusal of a cloud that would certainly refuse, with the first reason in their precedence.
 
     But UNREACHABLE precedes reasons from an advert that is too old to be believed. The owner alone knows what
     is free of other resources, or on nodes with some labels; there are at least as many slots of cores.
     """
-    cloud, advert, cores = member.info.id, member.advert, request.cores
-    refusal = _refuse_when_empty(request, member.info)
-    if refusal is not None:
-        return refusal
-    if advert is None or not member.reachable:
-        return Refusal(cloud, RefusalReason.UNREACHABLE)
-    promised = _promised(request)
-    slots = count_free_slots(advert.room(promised=promised), cores)
     if slots == 0 and not member.info.fair_share:  # else it has to see the request
         closed = (("cordon", advert.closed_nodes),) if advert.closed_nodes else ()
-        return Refusal(cloud, RefusalReason.NO_CAPACITY, free_slots=0, removed=closed)
-    if promised:
+        return Refusal(member.info.id, RefusalReason.NO_CAPACITY, free_slots=0, removed=closed)
+    if _promised(request):
         assert request.sla is not None
         return _refuse_by_table(request, request.sla, member, slots)
     return None
@@ -315,6 +309,8 @@ def _refuse_when_empty(request: SpotRequest, info: CloudInfo) -> Refusal | None:
     """Return a refusal if none of the cloud's nodes would do even if they were all empty."""
     if request.cores > info.largest_node:
         return Refusal(info.id, RefusalReason.TOO_LARGE)
+    if not request.needs_more:
+        return None
     kinds = info.node_kinds
     if kinds and request.resources and not any(_holds(kind, request) for kind in kinds):
         return Refusal(info.id, RefusalReason.TOO_LARGE)

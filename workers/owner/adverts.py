@@ -66,7 +66,7 @@ def _masked(advert: Advert, cloud: Cloud) -> Advert:
     """
     table, node_cores = cloud.table, cloud.spec.node_cores
 
-    def mask_room(room: Room, *, promised: bool) -> Room:
+    def mask_room(room: Room | Advert, *, promised: bool) -> Room:
         slots = {}
         for size, free in room.free_slots.items():
             least = table.least_free_slots(size) if promised and isinstance(table, CoarseTable) else 1
