@@ -32,7 +32,7 @@ NOT_COMPUTED: Mapping[str, Sequence[NotComputed]] = {
 HOLDS, DIFFERS, NOT_RUN = "holds", "does not hold", "not run"
 
 #: Of the synthetic set-up's seeds, the first; of pairs and made pools, those beside the experiment's own.
-_SYNTHETIC_SEEDS, _SEEDS, _DRAWS = range(10), range(1, 5), range(1, 10)
+_SYNTHETIC_SEEDS, _SEEDS, _DRAWS = range(10), range(1, 3), range(1, 5)
 
 
 def measure_draw(_data: Path | None, *, name: str, draw: int) -> list[Row]:

@@ -33,7 +33,7 @@ _RULE = (
     "most” or “at least”, ours has to keep it. The interval is over seeds, draws, jobs or pools where there "
     "are several, else the exact binomial one of the counted requests; without one, ours is a single value."
 )
-_HEADS = ("where", "number", "printed", "ours", "95 %", "interval over", "holds?", "how")
+_HEADS = ("where", "number", "printed", "ours", "95 %", "holds?", "how")
 _STATEMENT_HEADS = ("where", "statement", "holds?", "ours", "how")
 _MARK = "<!-- {} of {}, made by spotfed experiment papers -->"
 
@@ -102,10 +102,10 @@ def _cells(row: Row) -> list[str]:
         return number(value)
 
     ours = "" if row["ours"] is None else shown(row["ours"])
-    interval = "" if row["low"] is None else f"{shown(row['low'])} to {shown(row['high'])}"
+    interval = "" if row["low"] is None else f"{shown(row['low'])} to {shown(row['high'])} ({row['of']})"
     what = f"{row['what']} ({row['reading']})" if row["reading"] else row["what"]
     verdict = f"{row['verdict']} (fitted)" if row["fitted"] else row["verdict"]
-    return [row["where"], what, row["printed"], ours, interval, row["of"], verdict, row["experiment"]]
+    return [row["where"], what, row["printed"], ours, interval, verdict, row["experiment"]]
 
 
 def _statement_cells(row: Row) -> list[str]:
@@ -121,7 +121,7 @@ def markdown(paper: str, rows: Sequence[Row], statements: Sequence[Row]) -> str:
     parts = [
         f"Printed numbers: {tally(own)}.",
         "",
-        *_lines(_HEADS[:5] + _HEADS[6:], _without(map(_cells, own), 5)),
+        *_lines(_HEADS, map(_cells, own)),
     ]
     if said:
         parts += [
@@ -136,10 +136,6 @@ def markdown(paper: str, rows: Sequence[Row], statements: Sequence[Row]) -> str:
         for each in NOT_COMPUTED[paper]
     ]
     return "\n".join(parts)
-
-
-def _without(lines: Iterable[list[str]], place: int) -> Iterable[list[str]]:
-    return (line[:place] + line[place + 1 :] for line in lines)
 
 
 def _lines(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:

@@ -90,6 +90,8 @@ NOT_COMPUTED: tuple[NotComputed, ...] = (
         "P5 Figure 2", "times of a scheduling call in seven scenarios", 7,
         "bars without numbers, of the authors' 26 servers; make bench-nova compares the orders here",
     ),
+    NotComputed("P5 Tables 3 to 6", "sizes and run times of the instances", 0,
+        "states, which are our inputs"),
     NotComputed(
         "P5 Tables 1 and 2, §4.3 and §4.5", "servers, instance sizes and the 130 instances", 0,
         "settings of the authors' test bed; the sizes are our inputs",

@@ -273,6 +273,10 @@ NOT_COMPUTED: tuple[NotComputed, ...] = (
         "P1 Fig. 6, P2 Figs. 7, 8 and 10", "admitted and evicted of A-B, B-A and D-C on fewer nodes", 26,
         "bars whose numbers cannot be read; those of C-D are in the list, and experiment scaling has ours",
     ),
+    NotComputed(
+        "P1 §III, P2 §3", "nodes, hours, refreshes, births and the delay of spot", 0,
+        "settings, which are our inputs"
+    ),
     NotComputed("P1 Figs. 4 and 5, P2 Figs. 4 to 6", "load by day", 0, "curves without numbers"),
     NotComputed(
         "P2 §3.1, P1 §III-C, P2 §3.3", "30 s and 300 s for a refresh", 2, "times of the authors' machine"

@@ -472,5 +472,9 @@ NOT_COMPUTED: tuple[NotComputed, ...] = (
         "P3 Figures 8, 14 and 18 to 21", "volatility and period of pools; their mean value", 0,
         "dots and bars without numbers",
     ),
+    NotComputed(
+        "P3 §2.3 and §3", "5,000 units, 25,920 samples of 5 minutes, 5 pools, 48 hours", 0,
+        "settings, which are our inputs",
+    ),
     NotComputed("P3 Table 1", "what clouds sold in 2017", 0, "the providers' terms, not a result"),
 )  # fmt: skip
