@@ -15,8 +15,7 @@ from broker.experiments.papers import batch_jobs, preemptible, spot_sla, volatil
 from broker.experiments.papers.number import MissingRowError, NotComputed, Ours, PrintedNumber
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Case, Experiment, Row
-from cloudsim.experiments.promise import pairs
-from cloudsim.experiments.promise.published_numbers import PAIRS
+from cloudsim.experiments.promise.published_numbers import UNAWARE
 from cloudsim.experiments.volatile.runs import Pool, pool_rows
 from cloudsim.volatile.synthetic import EXEMPLARS, make_exemplar
 
@@ -31,8 +30,10 @@ NOT_COMPUTED: Mapping[str, Sequence[NotComputed]] = {
 
 HOLDS, DIFFERS, NOT_RUN = "holds", "does not hold", "not run"
 
-#: Of the synthetic set-up's seeds, the first; of pairs and made pools, those beside the experiment's own.
-_SYNTHETIC_SEEDS, _SEEDS, _DRAWS = range(10), range(1, 3), range(1, 5)
+#: Further draws of the made pools, beside the experiment's own.
+_DRAWS = range(1, 5)
+#: Of figure-1, whose seeds each take some seconds under a rule; without one all are run.
+_SEEDS = range(10)
 
 
 def measure_draw(_data: Path | None, *, name: str, draw: int) -> list[Row]:
@@ -41,43 +42,21 @@ def measure_draw(_data: Path | None, *, name: str, draw: int) -> list[Row]:
     return pool_rows(Pool("made", f"draw {draw}", pool))
 
 
-def _further(name: str, cases: Sequence[Case]) -> Experiment:
-    return Experiment(
-        name=name, title="Further seeds of printed numbers", source="", pictures=(),
-        cases=lambda quick: () if quick else cases, sentences=lambda _rows: [],
-    )  # fmt: skip
-
-
-def _pair_cases(platforms: Sequence[tuple[str, int]]) -> list[Case]:
-    return [
-        Case(
-            f"{pair} on {nodes} nodes, seed {seed}", pairs.run,
-            {"pair": pair, "nodes": nodes, "sla": 0.01, "seed": seed, "most": None}, pairs.needs(pair),
-        )
-        for pair, nodes in platforms
-        for seed in _SEEDS
-    ]  # fmt: skip
-
-
-_FULL = _further("papers-pairs", _pair_cases([(pair, pairs.FULL_NODES[pair[0]]) for pair in PAIRS]))
-_FEWER = _further("papers-platforms", _pair_cases([("B-A", 6), ("C-D", 26), ("C-D", 21), ("C-D", 16)]))
-_POOLS = _further(
-    "papers-exemplars",
-    [
+#: Its rows are put behind those of volatile-exemplars.
+FURTHER_POOLS = Experiment(
+    name="papers-exemplars", title="Further draws of the made pools", source="", pictures=(),
+    cases=lambda quick: [
         Case(f"{name}, draw {draw}", measure_draw, {"name": name, "draw": draw})
         for name in EXEMPLARS
-        for draw in _DRAWS
+        for draw in (() if quick else _DRAWS)
     ],
+    sentences=lambda _rows: [],
 )  # fmt: skip
-
-#: Experiment → runs with further seeds, whose rows are put behind its own.
-FURTHER: Mapping[str, tuple[Experiment, ...]] = {
-    "tables-3-4": (_FULL,), "scaling": (_FULL, _FEWER), "volatile-exemplars": (_POOLS,),
-}  # fmt: skip
+_FURTHER = {"volatile-exemplars": FURTHER_POOLS.name}
 
 
 def experiments() -> list[Experiment]:
-    """Return the experiments that the numbers and the papers' statements need, and the further seeds."""
+    """Return the experiments that the numbers and the papers' statements need."""
     named = {number.experiment for numbers in NUMBERS.values() for number in numbers}
     known = [registry.load(name) for name in registry.MODULES]
     return [
@@ -86,7 +65,7 @@ def experiments() -> list[Experiment]:
             for each in known
             if each.name in named or (each.claims and _paper(each))
         ),
-        *dict.fromkeys(further for extra in FURTHER.values() for further in extra),
+        FURTHER_POOLS,
     ]
 
 
@@ -95,7 +74,11 @@ def _without_many_seeds(experiment: Experiment) -> Experiment:
         return experiment
 
     def cases(quick: bool) -> list[Case]:
-        return [case for case in experiment.cases(quick) if case.options["seed"] in _SYNTHETIC_SEEDS]
+        return [
+            case
+            for case in experiment.cases(quick)
+            if case.options["rule"] == UNAWARE or case.options["seed"] in _SEEDS
+        ]
 
     return replace(experiment, cases=cases)
 
@@ -119,7 +102,9 @@ def compare(results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     rows: list[Row] = []
     for paper, numbers in NUMBERS.items():
         for number in numbers:
-            names = [number.experiment, *(further.name for further in FURTHER.get(number.experiment, ()))]
+            names = [number.experiment]
+            if number.experiment in _FURTHER:
+                names.append(_FURTHER[number.experiment])
             own = [row for name in names for row in results[name]["rows"]]
             whole = not any(
                 results[name]["manifest"]["quick"] or results[name]["skipped"] or results[name]["failed"]

@@ -125,10 +125,23 @@ def select(rows: Rows, **columns: object) -> list[Row]:
     return own
 
 
-def over(values: Sequence[float], of: str) -> Ours:
-    """Return the mean of values with the normal 95 % interval of the mean, if there are several."""
-    mean, half = interval(values)
-    return Ours(mean, mean - half, mean + half, f"{len(values)} {of}") if len(values) > 1 else Ours(mean)
+def mean(values: Sequence[float], of: str) -> Ours:
+    """Return the mean of values with the normal 95 % interval of the mean."""
+    middle, half = interval(values)
+    return Ours(middle, middle - half, middle + half, f"mean of {len(values)} {of}")
+
+
+def runs(values: Sequence[float], of: str) -> Ours:
+    """Return the mean of runs with the normal 95 % interval of one more run: a paper prints one.
+
+    Of a single run there is no interval.
+    """
+    middle, half = interval(values)
+    if len(values) < 2:
+        return Ours(middle)
+    half *= math.sqrt(len(values) + 1)  # of the mean → of one run beside the mean
+    low = middle - half if min(values) < 0 else max(middle - half, 0.0)
+    return Ours(middle, low, middle + half, f"{len(values)} {of}")
 
 
 def share(count: int, whole: int) -> Ours:

@@ -30,8 +30,9 @@ PAGE = "papers.html"
 _RULE = (
     "A number holds where ours, or its 95 % interval, reaches what would be printed like it. Said with "
     f"“about”, “nearly” or “up to”, or without digits to round to, it may be {ABOUT:.0%} off; said with “at "
-    "most” or “at least”, ours has to keep it. The interval is over seeds, draws, jobs or pools where there "
-    "are several, else the exact binomial one of the counted requests; without one, ours is a single value."
+    "most” or “at least”, ours has to keep it. The interval is that of one more run where ours are several "
+    "seeds or draws, that of the mean of jobs or pools, and else the exact binomial one of the counted "
+    "requests; without one, ours is a single value."
 )
 _HEADS = ("where", "number", "printed", "ours", "95 %", "holds?", "how")
 _STATEMENT_HEADS = ("where", "statement", "holds?", "ours", "how")

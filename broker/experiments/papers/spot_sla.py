@@ -12,7 +12,7 @@ from broker.experiments.papers.number import (
     about,
     at_least,
     at_most,
-    over,
+    runs,
     select,
     share,
 )
@@ -57,7 +57,7 @@ def _ours(number: PublishedNumber) -> Callable[[Rows], Ours]:
 def _quantity(rows: Rows, name: str) -> Ours:
     """Return a quantity of runs: over their seeds, or of one run with its exact interval where it counts."""
     if len(rows) > 1:
-        return over([value for row in rows if (value := quantity(row, name)) is not None], "seeds")
+        return runs([value for row in rows if (value := quantity(row, name)) is not None], "seeds")
     (row,) = rows
     columns = QUANTITIES[name]
     if name in {ADMITTED, EVICTED, ON_DEMAND}:
@@ -118,20 +118,20 @@ def _sla_is_kept(sla: float) -> PrintedNumber:
 def _utilisation(rows: Rows) -> Ours:
     """Return the busy cores of the on-demand load by itself."""
     own = select(rows, rule=UNAWARE, sla=None)
-    return over([32 * row["utilisation_without_spot"] for row in own], "seeds")
+    return runs([32 * row["utilisation_without_spot"] for row in own], "seeds")
 
 
 def _spot_load(rows: Rows) -> Ours:
     """Return the cores that the spot requests would keep busy in the nine days in which they come."""
     own = select(rows, rule=UNAWARE, sla=None)
-    return over([row["spot_core_hours_requested"] / 216 for row in own], "seeds")
+    return runs([row["spot_core_hours_requested"] / 216 for row in own], "seeds")
 
 
 def _fewest_samples(slots: range, pick: Callable[[Sequence[float]], float]) -> Callable[[Rows], Ours]:
     def ours(rows: Rows) -> Ours:
         own = [row for row in select(rows, rank="exact", quantile=0.01) if row["free_slots"] in slots]
         seeds = sorted({row["seed"] for row in own})
-        return over([pick([row["samples"] for row in own if row["seed"] == seed]) for seed in seeds], "seeds")
+        return runs([pick([row["samples"] for row in own if row["seed"] == seed]) for seed in seeds], "seeds")
 
     return ours
 

@@ -18,7 +18,8 @@ from broker.experiments.papers.number import (
     about,
     at_least,
     at_most,
-    over,
+    mean,
+    runs,
     select,
     share,
 )
@@ -45,7 +46,7 @@ def _draws(measure: _OfDraw) -> Callable[[Rows], Ours]:
     """Return a number over the draws of the made pools."""
 
     def ours(rows: Rows) -> Ours:
-        return over(
+        return runs(
             [measure(where(rows, window=draw)) for draw in distinct(select(rows, row=VALUE), "window")],
             "draws",
         )
@@ -268,7 +269,7 @@ def _lifo_without_full(rows: Rows) -> Ours:
 
 def _success_of_mttr(rows: Rows) -> Ours:
     own = select(paper_way(rows), row=VALUE, value_function=LINEAR.name)
-    return over(
+    return mean(
         [
             fmean(row["success_mttr"] for row in where(own, pool=pool, window=window))
             for pool, window in names(own)

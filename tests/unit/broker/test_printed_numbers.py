@@ -21,7 +21,8 @@ from broker.experiments.papers.number import (
     at_least,
     at_most,
     column,
-    over,
+    mean,
+    runs,
     select,
     share,
 )
@@ -76,10 +77,15 @@ def test_a_number_holds_if_ours_reaches_it(number: PrintedNumber, ours: Ours, ho
 
 
 def test_intervals_say_what_they_are_over() -> None:
-    assert over([0.5], "seeds")[::3] == (0.5, "")
-    mean = over([1.0, 2.0, 3.0], "seeds")
-    assert (mean.value, mean.of) == (2.0, "3 seeds")
-    assert mean.low == pytest.approx(2 - 1.96 / 3**0.5)
+    assert runs([0.5], "seeds")[::3] == (0.5, "")
+    middle = mean([1.0, 2.0, 3.0], "pools")
+    assert (middle.value, middle.of) == (2.0, "mean of 3 pools")
+    assert middle.low == pytest.approx(2 - 1.96 / 3**0.5)
+    one_more = runs([1.0, 2.0, 3.0], "seeds")
+    assert (one_more.value, one_more.of) == (2.0, "3 seeds")
+    assert one_more.high == pytest.approx(2 + 1.96 * (1 + 1 / 3) ** 0.5)
+    assert one_more.low == 0, "nothing that is counted is below 0"
+    assert runs([-1.0, 2.0, 3.0], "seeds").low < 0
     exact = share(0, 100)
     assert (exact.value, exact.low, exact.of) == (0.0, 0.0, "exact, 100")
     assert exact.high == pytest.approx(1 - 0.025 ** (1 / 100))
@@ -148,6 +154,8 @@ def test_the_page_lists_every_number_of_a_paper_and_no_other(paper: str) -> None
             [cells[at] for at in wanted] for cells in made
         ], "spotfed experiment papers --page docs/papers.md writes it anew"
     shown = list(lines(part, 7))
+    assert all(cells[3] and cells[5] != comparison.NOT_RUN for cells in shown)
+    assert all(cells[3] and cells[2] != comparison.NOT_RUN for cells in lines(part, 5))
     counted = Counter(cells[5].removesuffix(" (fitted)") for cells in shown)
     told = f"{counted[comparison.HOLDS]} hold, {counted[comparison.DIFFERS]} do not hold"
     assert f"Printed numbers: {told}" in part
