@@ -63,8 +63,8 @@ def experiment(
     if name == LIST:
         _list([registry.load(known) for known in registry.MODULES], as_json=as_json)
         return
-    if page is not None and name != PAPERS:
-        raise CommandError("--page belongs to spotfed experiment papers", ExitCode.BAD_INPUT)
+    if page is not None and (name != PAPERS or quick):
+        raise CommandError("--page belongs to spotfed experiment papers, without --quick", ExitCode.BAD_INPUT)
     if page is not None:
         papers.marked_parts(page.read_text(encoding="utf-8"))  # says now, not after all cases, if it has none
     chosen = (

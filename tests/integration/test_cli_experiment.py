@@ -182,6 +182,7 @@ def test_a_page_is_looked_at_before_anything_runs(spotfed: Spotfed) -> None:
     assert refused.code == 2
     assert "has no line <!-- Numbers of P1 and P2" in str(refused.error)
     assert not Path("experiments").exists()
-    elsewhere = spotfed("figure-1", "--page", "page.md")
-    assert elsewhere.code == 2
-    assert "spotfed experiment papers" in str(elsewhere.error)
+    for arguments in (["figure-1"], ["papers", "--quick"]):
+        elsewhere = spotfed(*arguments, "--page", "page.md")
+        assert elsewhere.code == 2
+        assert "spotfed experiment papers, without --quick" in str(elsewhere.error)

@@ -44,9 +44,9 @@ def write_comparison(
 ) -> dict[str, Any]:
     """Write OUT/papers.html, papers.csv and papers.json, and the marked parts of a Markdown page.
 
-    Return the content of papers.json: schema, computed (the number of printed numbers that were), counts
-    [{paper, verdicts {verdict: number of rows}}], numbers (see ``comparison.compare``), statements (see
-    ``comparison.statements``), not_computed [{paper, where, what, count, why}].
+    Return the content of papers.json: schema, quick, computed (the number of printed numbers that were),
+    counts [{paper, verdicts {verdict: number of rows}}], numbers (see ``comparison.compare``), statements
+    (see ``comparison.statements``), not_computed [{paper, where, what, numbers, why}].
 
     Raises
     ------
@@ -58,6 +58,7 @@ def write_comparison(
     rows, said = compare(results), statements(results)
     report: dict[str, Any] = {
         "schema": SCHEMA,
+        "quick": any(result["manifest"]["quick"] for result in results.values()),
         "computed": count(rows),
         "counts": [{"paper": paper, "verdicts": verdicts(where(rows, paper=paper))} for paper in NUMBERS],
         "numbers": rows,
@@ -69,7 +70,7 @@ def write_comparison(
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "papers.json", report)
     write_csv(out / "papers.csv", rows)
-    _write_html(out / PAGE, rows, said, results)
+    _write_html(out / PAGE, report, results)
     if page is not None:
         write_markdown(page, rows, said)
     return report
@@ -182,12 +183,14 @@ def marked_parts(text: str) -> dict[str, str]:
 # -- HTML ----------------------------------------------------------------------------------------------------
 
 
-def _write_html(
-    path: Path, rows: Sequence[Row], statements: Sequence[Row], results: Mapping[str, Mapping[str, Any]]
-) -> None:
+def _write_html(path: Path, report: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the page: what holds by paper, then all numbers and statements, and what cannot be computed."""
     style = files("broker.experiments").joinpath("report.css").read_text(encoding="utf-8")
     seconds = sum(result["manifest"]["case_seconds"] for result in results.values())
+    rows, statements = report["numbers"], report["statements"]
+    notice = (
+        '<p class="notice">A quick run: a few small cases, not the result.</p>' if report["quick"] else ""
+    )
     sections = "".join(_section(paper, rows, statements) for paper in NUMBERS)
     made_at = max(result["manifest"]["made_at"] for result in results.values())
     write(
@@ -208,9 +211,11 @@ def _write_html(
 <body>
 <header>
 <h1>The papers’ printed numbers, and ours</h1>
-<p class="lead">{count(rows)} printed numbers of five papers, computed again by <code>spotfed experiment
-papers</code>. Numbers that our inputs were fitted to, and those that cannot be computed, count apart.
+<p class="lead">{report["computed"]} printed numbers of five papers, computed again by
+<code>spotfed experiment papers</code>. Numbers that our inputs were fitted to,
+and those that cannot be computed, count apart.
 {_RULE}</p>
+{notice}
 {_summary(rows, statements)}
 </header>
 <main>

@@ -38,9 +38,9 @@ def printed(text: str, within: Bounds | None = None) -> PrintedNumber:
     return PrintedNumber("P1 Table I", "a share", text, "tiny", lambda rows: column(rows, "share"), within)
 
 
-def results(rows: list[dict[str, Any]], *, skipped: bool) -> dict[str, dict[str, Any]]:
+def results(rows: list[dict[str, Any]], *, skipped: bool, quick: bool = False) -> dict[str, dict[str, Any]]:
     """Results of all experiments, each with the same rows."""
-    manifest = {"quick": False, "case_seconds": 1.0, "made_at": "2026-01-01T00:00:00+00:00"}
+    manifest = {"quick": quick, "case_seconds": 1.0, "made_at": "2026-01-01T00:00:00+00:00"}
     return {
         each.name: {
             "name": each.name, "rows": rows, "failed": {}, "manifest": manifest,
@@ -205,6 +205,8 @@ class Cells(HTMLParser):
 
 def test_the_report_has_every_number(tmp_path: Path) -> None:
     report = page.write_comparison(results([], skipped=True), tmp_path)
+    assert not report["quick"]
+    assert "A quick run" not in (tmp_path / page.PAGE).read_text(encoding="utf-8")
     assert json.loads((tmp_path / "papers.json").read_text(encoding="utf-8")) == report
     with (tmp_path / "papers.csv").open(encoding="utf-8", newline="") as stream:
         assert [row["what"] for row in csv.DictReader(stream)] == [each.what for each in ALL]
@@ -214,3 +216,8 @@ def test_the_report_has_every_number(tmp_path: Path) -> None:
     for each in ALL:
         assert each.where in html.text
         assert each.what in html.text
+
+
+def test_a_quick_run_says_that_it_is_one(tmp_path: Path) -> None:
+    assert page.write_comparison(results([], skipped=False, quick=True), tmp_path)["quick"]
+    assert "A quick run" in (tmp_path / page.PAGE).read_text(encoding="utf-8")
