@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if 
 TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-api bench-workers bench-nova kills chaos simulate acceptance jobs lock clean
+.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-api bench-workers bench-nova kills chaos simulate acceptance jobs lock clean papers
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -137,6 +137,9 @@ bench-api: setup  ## single admissions beside a bare FastAPI + Celery applicatio
 
 experiments: setup  ## every experiment, and one page with their pictures: experiments/index.html (half an hour)
 	$(BIN)/spotfed experiment all
+
+papers: setup  ## the papers' printed numbers beside ours: experiments/papers.html and the tables of docs/papers.md (half an hour)
+	$(BIN)/spotfed experiment papers --page docs/papers.md
 
 NOVA := .venv-nova
 

@@ -13,6 +13,7 @@ from rich.table import Column
 
 from broker.cli.console import JsonOption, console, make_table, number, print_json, progress, show_list
 from broker.cli.errors import CommandError, ExitCode, warn
+from broker.experiments import papers
 from broker.experiments.report import number as format_number
 from broker.experiments.report import write_report
 from broker.experiments.runner import run
@@ -20,14 +21,17 @@ from broker.settings import settings
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Experiment
 
-LIST, ALL = "list", "all"
+LIST, ALL, PAPERS = "list", "all", "papers"
 LIST_SCHEMA, ALL_SCHEMA = "spotfed.experiment-list/1", "spotfed.experiments/1"
 _INTERRUPTED = 130  # as shells have it: 128 + SIGINT
 
 
 def experiment(
     name: Annotated[
-        str, typer.Argument(help="Name of an experiment; [bold]list[/bold] or [bold]all[/bold].")
+        str,
+        typer.Argument(
+            help="Name of an experiment; [bold]list[/bold], [bold]all[/bold] or [bold]papers[/bold]."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Directory for rows, pictures and the report.")] = Path(
         "experiments"
@@ -36,12 +40,22 @@ def experiment(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Cases at once.", show_default="number of cores")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            help="With papers: a Markdown page whose marked tables are written anew.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compute an experiment again: rows, pictures, findings, and the papers' figures beside ours.
 
     Finished cases are kept: interrupted with Ctrl-C and started again, it goes on where it was.
     [bold]all[/bold] also writes index.html, one file with everything.
+    [bold]papers[/bold] runs what the papers' printed numbers need, and writes papers.html: each number, ours
+    beside it, and whether it holds.
     Recorded traces are looked for in SPOTFED_DATA.
 
     Example: spotfed experiment figure-1
@@ -49,10 +63,25 @@ def experiment(
     if name == LIST:
         _list([registry.load(known) for known in registry.MODULES], as_json=as_json)
         return
-    chosen = [registry.load(known) for known in (registry.MODULES if name == ALL else [name])]
+    if page is not None and (name != PAPERS or quick):
+        raise CommandError("--page belongs to spotfed experiment papers, without --quick", ExitCode.BAD_INPUT)
+    if page is not None:
+        papers.marked_parts(page.read_text(encoding="utf-8"))  # says now, not after all cases, if it has none
+    chosen = (
+        papers.experiments()
+        if name == PAPERS
+        else [registry.load(known) for known in (registry.MODULES if name == ALL else [name])]
+    )
     try:
         results = [
-            _run(each, out, quick=quick, processes=processes or os.cpu_count() or 1, as_json=as_json)
+            _run(
+                each,
+                out,
+                quick=quick,
+                processes=processes or os.cpu_count() or 1,
+                silent=as_json or name == PAPERS,
+                counted=not as_json,
+            )
             for each in chosen
         ]
     except KeyboardInterrupt:
@@ -61,7 +90,9 @@ def experiment(
     if name == ALL:
         report = write_report(results, out)
         console(stderr=as_json).print(f"report: {report}", soft_wrap=True, markup=False)
-    if as_json:
+    if name == PAPERS:
+        _compare(results, out, page, as_json=as_json)
+    elif as_json:
         print_json({"schema": ALL_SCHEMA, "experiments": results} if name == ALL else results[0])
     if any(result["failed"] for result in results):
         raise typer.Exit(ExitCode.FAILED)
@@ -92,9 +123,12 @@ def _list(known: Sequence[Experiment], *, as_json: bool) -> None:
     )
 
 
-def _run(each: Experiment, out: Path, *, quick: bool, processes: int, as_json: bool) -> dict[str, Any]:
+def _run(
+    each: Experiment, out: Path, *, quick: bool, processes: int, silent: bool, counted: bool
+) -> dict[str, Any]:
+    """Run an experiment and show its result unless ``silent``; ``counted``: show how far it is."""
     total = len(each.cases(quick))
-    with nullcontext(lambda _: None) if as_json else progress(each.name, total) as reached:
+    with progress(each.name, total) if counted else nullcontext(lambda _: None) as reached:
         result = run(each, out, data=settings().data, quick=quick, processes=processes, progress=reached)
     for case, files in result["skipped"].items():
         sets = " ".join(dict.fromkeys(file.partition("/")[0] for file in files))
@@ -102,9 +136,29 @@ def _run(each: Experiment, out: Path, *, quick: bool, processes: int, as_json: b
         warn(f"{each.name}: {case!r} is left out, there is no {absent}: spotfed data fetch {sets}")
     for case, error in result["failed"].items():
         warn(f"{each.name}: {case!r} failed: {error}")
-    if not as_json:
+    if not silent:
         _show(result, out / each.name)
     return result
+
+
+def _compare(results: Sequence[dict[str, Any]], out: Path, page: Path | None, *, as_json: bool) -> None:
+    """Put the papers' printed numbers beside the results, write the page, and show what holds."""
+    try:
+        report = papers.write_comparison({result["name"]: result for result in results}, out, page)
+    except papers.MissingRowError as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        print_json(report)
+        return
+    table = make_table("The papers' printed numbers", "paper", *map(number, report["counts"][0]["verdicts"]))
+    for line in report["counts"]:
+        table.add_row(line["paper"], *map(str, line["verdicts"].values()))
+    screen = console()
+    screen.print(table)
+    screen.print(
+        f"{report['computed']} printed numbers computed; every one, with ours: {out / papers.PAGE}",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
 
 
 def _show(result: dict[str, Any], folder: Path) -> None:

@@ -90,8 +90,8 @@ def run(
     assert not result.keys() & own.keys(), "an experiment's own keys hide no others"
     result |= own
     _write_rows(rows, folder)
-    _write_json(folder / "manifest.json", result["manifest"])
-    _write_json(folder / "result.json", result)
+    write_json(folder / "manifest.json", result["manifest"])
+    write_json(folder / "result.json", result)
     return result
 
 
@@ -112,7 +112,7 @@ def _run(
                     failed[case.name] = error
                 case FinishedRun(rows, seconds):
                     try:
-                        _write_json(paths[case.name], {"case": case.name, "seconds": seconds, "rows": rows})
+                        write_json(paths[case.name], {"case": case.name, "seconds": seconds, "rows": rows})
                     except (TypeError, ValueError) as error:  # no JSON, or a number that JSON does not have
                         failed[case.name] = f"its rows are not fit for JSON: {error}"
                     else:
@@ -147,17 +147,23 @@ def columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _write_rows(rows: Sequence[Row], folder: Path) -> None:
+    names, flat = write_csv(folder / "rows.csv", rows)
+    if find_spec("pyarrow") is not None:
+        import pandas as pd
+
+        pd.DataFrame(flat, columns=names).to_parquet(folder / "rows.parquet", index=False)
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> tuple[list[str], list[Row]]:
+    """Write rows as CSV; return the columns, and the rows with the cells of the file."""
     names = columns(rows)
     flat = [{name: plain(row.get(name)) for name in names} for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
-    write(folder / "rows.csv", text.getvalue())
-    if find_spec("pyarrow") is not None:
-        import pandas as pd
-
-        pd.DataFrame(flat, columns=names).to_parquet(folder / "rows.parquet", index=False)
+    write(path, text.getvalue())
+    return names, flat
 
 
 def plain(value: Any) -> Any:
@@ -165,7 +171,8 @@ def plain(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
 
 
-def _write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, completely or not at all."""
     write(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from broker.cli.app import app
 from broker.cli.errors import exit_code_of
+from broker.experiments import papers
+from broker.experiments.papers import comparison
 from broker.settings import settings
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Case, Experiment
@@ -144,3 +146,43 @@ def test_a_quick_run_of_a_real_experiment(spotfed: Spotfed) -> None:
     assert {row["rule"] for row in result["rows"]} == {"unaware", "papers", "strict", "population"}
     assert result["papers"] == [], "figures of the whole experiment are not compared with a part of it"
     assert Path("experiments/figure-1/figure-1.png").is_file()
+
+
+def test_the_papers_numbers_beside_those_that_could_be_run(
+    spotfed: Spotfed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One real experiment, and the others without their data: another run takes up where this one ended."""
+    real = registry.load("preemption-tables")
+    lost = Case("lost", fakes.read, {"name": "a"}, ("a",))
+    chosen = [
+        real if each.name == real.name else fakes.experiment([lost], each.name)
+        for each in comparison.experiments()
+    ]
+    for module in (papers, comparison):
+        monkeypatch.setattr(module, "experiments", lambda: chosen)
+    done = spotfed("papers", "--json", "--processes", "1")
+    assert done.code == 0
+    assert "'lost' is left out" in done.err
+    report = json.loads(done.out)
+    assert report["schema"] == "spotfed.experiment-papers/1"
+    assert report["computed"] == len(comparison.NUMBERS["P5"])
+    by_paper = {row["paper"]: row["verdicts"] for row in report["counts"]}
+    assert by_paper["P5"] == {"holds": len(comparison.NUMBERS["P5"]) - 1, "does not hold": 1, "not run": 0}
+    assert by_paper["P3"]["not run"] == len(comparison.NUMBERS["P3"])
+    shown = spotfed("papers")
+    assert f"{report['computed']} printed numbers computed" in shown.out
+    assert "AP2, AP3, AP4" in Path("experiments/papers.html").read_text(encoding="utf-8")
+    kept = json.loads(Path("experiments/preemption-tables/manifest.json").read_text())
+    assert kept["cases_kept_from_before"] == kept["cases"]
+
+
+def test_a_page_is_looked_at_before_anything_runs(spotfed: Spotfed) -> None:
+    Path("page.md").write_text("# Nothing is marked here\n")
+    refused = spotfed("papers", "--page", "page.md")
+    assert refused.code == 2
+    assert "has no line <!-- Numbers of P1 and P2" in str(refused.error)
+    assert not Path("experiments").exists()
+    for arguments in (["figure-1"], ["papers", "--quick"]):
+        elsewhere = spotfed(*arguments, "--page", "page.md")
+        assert elsewhere.code == 2
+        assert "spotfed experiment papers, without --quick" in str(elsewhere.error)

@@ -81,7 +81,7 @@ TESTS = {
             "host-A": "A1 234 L, A2 122 M, AP1 172 M",
             "host-B": "BP1 272 L, BP2 212 M, BP3 380 S",
             "host-C": "C1 182 S, C2 120 M, C3 116 L",
-            "host-D": "DP1 232 L, DP2 213 S, DP3 324 M",
+            "host-D": "DP1 232 L, DP2 213 S, DP3 324 M, DP4 314 S",
         },
         ("BP3",),
     ),

@@ -61,7 +61,7 @@ def test_commands_are_there(line: str) -> None:
     options = {name for one in command.params for name in one.opts}
     assert {word for word in words if word.startswith("--")} <= options
     if line.startswith("spotfed experiment "):
-        assert words[0] in {*MODULES, "list", "all"}
+        assert words[0] in {*MODULES, "list", "all", "papers"}
 
 
 @pytest.mark.parametrize("name", named(TARGET))
