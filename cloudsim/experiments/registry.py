@@ -46,6 +46,7 @@ MODULES = {
     "jobs-figure-10": "jobs.policies",
     "jobs-figure-11": "jobs.policies",
     "jobs-set-ups": "jobs.set_ups",
+    "jobs-deadlines": "jobs.deadlines",
     "jobs-equations": "jobs.equations",
     "jobs-ablations": "jobs.ablations",
     "jobs-logs": "jobs.logs",
