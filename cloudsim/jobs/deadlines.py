@@ -55,9 +55,13 @@ class DeadlinePolicy(ABC):
     ----------
     look_s
         Seconds between two looks at the market while a job waits or runs on-demand.
+    late
+        The time that greedy and uniform progress reckon with for the rest of the work, in its own time; above
+        1 where that is not known exactly.
     """
 
     look_s: float = LOOK_S
+    late: float = 1.0
     mechanisms: tuple[Mechanism, ...] = _ALONE
 
     @property
@@ -101,7 +105,9 @@ def _wait(state: JobPosition, until_s: float) -> AttemptPlan:
     return AttemptPlan(Wait(), (), (), 0.0, until_s - state.at_s, until_s=until_s)
 
 
-def _safe_spot(state: JobPosition, plans: Sequence[AttemptPlan], overheads: Overheads) -> AttemptPlan | None:
+def _safe_spot(
+    state: JobPosition, plans: Sequence[AttemptPlan], overheads: Overheads, late: float
+) -> AttemptPlan | None:
     """Return the cheapest spot plan after an eviction of which on-demand would still keep the deadline."""
     left = state.left
     save_s = overheads.save_s_per_gb * left.memory_gb
@@ -110,17 +116,17 @@ def _safe_spot(state: JobPosition, plans: Sequence[AttemptPlan], overheads: Over
             plan
             for plan in plans
             if plan.markets
-            and needed_s(left, plan, overheads, plan.mechanism.wall_s(left, overheads) + save_s)
+            and needed_s(left, plan, overheads, late * plan.mechanism.wall_s(left, overheads) + save_s)
             <= _to_due_s(state)
         ]
     )
 
 
-def _last_moment_s(state: JobPosition, overheads: Overheads) -> float:
+def _last_moment_s(state: JobPosition, overheads: Overheads, late: float) -> float:
     """Return the time until which a job can wait and still end in time on-demand."""
     left = state.left
     start_s = overheads.boot_on_demand_s + overheads.restore_s(left.memory_gb) + overheads.poll_s
-    return state.at_s + _to_due_s(state) - start_s - left.work_s
+    return state.at_s + _to_due_s(state) - start_s - late * left.work_s
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,8 @@ class Greedy(DeadlinePolicy):
         """Choose spot, else waiting, else on-demand to the end."""
         if state.on_demand_since_s is not None:
             return _on_demand(state, plans)
-        last_s = _last_moment_s(state, overheads)
-        spot = _safe_spot(state, plans, overheads)
+        last_s = _last_moment_s(state, overheads, self.late)
+        spot = _safe_spot(state, plans, overheads, self.late)
         if spot is not None:
             return spot
         if state.at_s >= last_s or any(plan.markets for plan in plans):
@@ -165,14 +171,14 @@ class UniformProgress(Greedy):
         if deadline is None:
             return super().choose(state, plans, overheads)
         done_s, look_s = deadline.work_s - left.work_s, state.at_s + self.look_s
-        last_s = _last_moment_s(state, overheads)
+        last_s = _last_moment_s(state, overheads, self.late)
         if state.on_demand_since_s is not None:
             change_s = overheads.boot_spot_s + overheads.restore_s(left.memory_gb)
             two_s = 2 * (change_s + overheads.save_s_per_gb * left.memory_gb)
             is_ahead = done_s >= deadline.expected_s(state.at_s + two_s)
             if state.done_s <= 0 or not is_ahead or last_s - state.at_s < two_s:
                 return _on_demand(state, plans, look_s)
-        spot = _safe_spot(state, plans, overheads)
+        spot = _safe_spot(state, plans, overheads, self.late)
         if spot is not None:
             return spot
         if state.at_s >= last_s or done_s < deadline.expected_s(state.at_s):
