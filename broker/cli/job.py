@@ -97,12 +97,13 @@ def submit(
         str | None, typer.Option(help="By when it must have finished, from now: 8h.", show_default="none")
     ] = None,
     policy: Annotated[
-        str,
+        str | None,
         typer.Option(
             help=f"How it is placed: {', '.join(PolicyName)}. "
-            "All but cost-aware and on-demand need --checkpoint, the deadline policies also --deadline."
+            "All but cost-aware and on-demand need --checkpoint, the deadline policies also --deadline.",
+            show_default=PolicyName.COST_AWARE.value,
         ),
-    ] = PolicyName.COST_AWARE.value,
+    ] = None,
     max_cost: Annotated[
         float | None, typer.Option(help="Give it up rather than let it cost more.", show_default="any")
     ] = None,

@@ -17,6 +17,7 @@ from cloudsim.jobs.mechanisms import MECHANISMS, OnDemand, Wait
 from cloudsim.jobs.planner import list_plans
 from cloudsim.jobs.policy_names import PolicyName
 from cloudsim.jobs.replicas import Replicate
+from cloudsim.markets import bidding
 from cloudsim.markets.revocation import HOUR_S, Markets
 
 #: Seconds between two looks at the market while a job waits or runs on-demand.
@@ -71,7 +72,9 @@ class DeadlinePolicy(ABC):
 
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         """Return the plan from now on, for a job at a position."""
-        plans = list_plans(state.left, (*self.mechanisms, _ON_DEMAND), markets, overheads)
+        sells = bool((markets.price_now <= bidding.CAP * markets.on_demand).any())
+        mechanisms = (*self.mechanisms, _ON_DEMAND) if sells else (_ON_DEMAND,)
+        plans = list_plans(state.left, mechanisms, markets, overheads)
         return self.choose(state, plans, overheads)
 
     @abstractmethod

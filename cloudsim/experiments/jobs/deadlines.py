@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,8 @@ _JOBS = 40
 _CLOUD_SHARES = (0.5, 0.8)
 
 
+#: Bounds of the shares of time with spot by which the picture groups markets and clouds.
+_SHARES = (0.0, 0.6, 0.9, 1.0)
 _POLICIES = tuple(policy.name for policy in DEADLINE_POLICIES)
 GREEDY, UNIFORM = PolicyName.GREEDY.value, PolicyName.UNIFORM_PROGRESS.value
 OURS, WAY_BACK = PolicyName.COST_AWARE.value, PolicyName.WAY_BACK.value
@@ -185,24 +188,30 @@ def _claim(where_: str, text: str, first: str, second: str) -> Claim:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    rooms = distinct(rows, "room")
-    with panels("Cost of jobs with a deadline", 1, len(rooms), size=(11, 4.2), sharey=True) as (figure, axes):
-        for axis, room in zip(axes.flat, rooms, strict=True):
+    """Draw the mean cost of each policy over the room until the deadline, by how much spot there is."""
+    groups = [
+        (f"spot {low:.0%} to {high:.0%} of the time", own)
+        for low, high in pairwise(_SHARES)
+        if (own := [row for row in rows if low <= row["available"] < high or row["available"] == high == 1])
+    ]
+    with panels("Cost of jobs with a deadline", 1, len(groups), size=(10.5, 4.2), sharey=True) as (
+        figure,
+        axes,
+    ):
+        for axis, (title, group) in zip(axes.flat, groups, strict=True):
+            rooms = distinct(group, "room")
             for policy, (colour, marker) in zip(_POLICIES, LINES, strict=False):
-                own = sorted(where(rows, room=room, policy=policy), key=lambda row: row["available"])
-                at = [row["available"] for row in own]
+                costs = _each(group, policy)
                 axis.plot(
-                    at, [row["cost"] for row in own], marker=marker, ls="-", lw=0.8, color=colour, ms=5,
+                    list(costs), list(costs.values()), marker=marker, lw=1.2, color=colour, ms=6,
                     mec="white", mew=0.4, label=policy,
                 )  # fmt: skip
-            own = sorted(where(rows, room=room, policy=GREEDY), key=lambda row: row["available"])
-            axis.plot(
-                [row["available"] for row in own], [row["bound"] for row in own], ":", color="black", lw=1,
-                label="knows the future",
-            )  # fmt: skip
+            bounds = [_mean(where(group, room=room), "bound") for room in rooms]
+            axis.plot(rooms, bounds, ":", color="black", lw=1.2, label="knows the future")
             grid(axis)
-            axis.set(title=f"deadline at {room:g} × the work", xlabel="share of time with spot")
-            axis.set_ylim(0, 1.25)
+            axis.set_title(f"{title}\n{len(distinct(group, 'source'))} markets and clouds", fontsize=9)
+            axis.set(xlabel="time until the deadline / work", ylim=(0, 1.08))
+            axis.set_xticks(rooms, [f"{room:g}" for room in rooms])
         axes[0, 0].set_ylabel("cost / on-demand")
         legend_below(figure, axes[0, 0])
     return figure
@@ -216,8 +225,8 @@ EXPERIMENT = Experiment(
     pictures=(
         Picture(
             "jobs-deadlines",
-            "Cost of jobs of a day by the share of time in which a market or cloud has spot, for each time "
-            "until the deadline; spot costs .3 of on-demand.",
+            "Mean cost of jobs of a day by the time until their deadline, on markets and private clouds that "
+            "have spot for more or less of the time; spot costs .3 of on-demand.",
             _draw,
         ),
     ),
