@@ -25,6 +25,7 @@ from cloudsim.jobs.policy_names import PolicyName
 from cloudsim.jobs.simulation import simulate_job
 from cloudsim.jobs.world import World
 from cloudsim.markets.revocation import HOUR_S, WINDOW_S, PriceHistory
+from cloudsim.model.arrays import BoolArray, FloatArray
 from cloudsim.traces.formats import read
 from cloudsim.traces.statistics import usage
 
@@ -66,7 +67,7 @@ def _cloud(data: Path, letter: str, available: float) -> PriceHistory:
     return _binary(f"cloud {letter}", at_s, used <= most_used)
 
 
-def _binary(name: str, at_s: np.ndarray, available: np.ndarray) -> PriceHistory:
+def _binary(name: str, at_s: FloatArray, available: BoolArray) -> PriceHistory:
     changes = np.append(True, available[1:] != available[:-1])
     changes[-1] = True  # the end of the recording
     return PriceHistory(name, at_s[changes].astype(float), np.where(available[changes], PRICE, NONE))

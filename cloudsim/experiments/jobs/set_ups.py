@@ -142,15 +142,15 @@ class SetUp:
         return (Basic(), *(map(_PresentPrice, aware) if self.present_price else aware))
 
 
-_PAPERS_STORAGE = {"choices": _AS_IN_THE_PAPER, "only": (Checkpoint(),)}
+_REMOTE = SetUp(choices=_AS_IN_THE_PAPER, only=(Checkpoint(),))
 SET_UPS: Mapping[str, SetUp] = MappingProxyType(
     {
         "as in Figure 9": SetUp(),
         "one zone": SetUp(zone="us-east-1a"),
-        "half I/O, remote": SetUp(io_share=0.5, **_PAPERS_STORAGE),
-        "all I/O, remote": SetUp(io_share=1.0, **_PAPERS_STORAGE),
+        "half I/O, remote": replace(_REMOTE, io_share=0.5),
+        "all I/O, remote": replace(_REMOTE, io_share=1.0),
         "saved every 15 min": SetUp(interval_s=900.0),
-        "half I/O, remote, 15 min": SetUp(io_share=0.5, interval_s=900.0, **_PAPERS_STORAGE),
+        "half I/O, remote, 15 min": replace(_REMOTE, io_share=0.5, interval_s=900.0),
         "half I/O, local too": SetUp(io_share=0.5),
         "saving 4 × as fast": SetUp(save_s_per_gb=OVERHEADS.save_s_per_gb / 4),
         "billed by the hour": SetUp(billing=Billing.HOURLY),

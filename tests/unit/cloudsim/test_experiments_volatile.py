@@ -12,6 +12,7 @@ from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Claim, Experiment, Row, Verdict, where
 from cloudsim.experiments.volatile import disclosure, exemplars, ordinal, simple
 from cloudsim.experiments.volatile.runs import INTERVALS, MODELS, POLICIES, VALUE, over_pools
+from cloudsim.volatile.synthetic import EXEMPLARS as EXEMPLAR_SHAPES
 
 SIMPLE, EXEMPLARS = simple.EXPERIMENT, exemplars.EXPERIMENT
 RECORDED = ("volatile-exemplars", "volatile-policies", "volatile-values", "volatile-markets")
@@ -63,7 +64,7 @@ def test_statements_on_exemplars_are_judged_on_recorded_pools_by_both_readings(d
     rows = rows_of(EXEMPLARS, data_dir)
     recorded = where(rows, quartet=1)
     markets = {row["pool"]: row["market"] for row in recorded}
-    assert set(markets) == set(exemplars.EXEMPLARS)
+    assert set(markets) == set(EXEMPLAR_SHAPES)
     assert len(set(markets.values())) == 4, "no pool stands for two"
     for claim in exemplars.CLAIMS:
         figures = claim.check(rows).figures
