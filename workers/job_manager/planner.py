@@ -156,6 +156,7 @@ def should_leave_on_demand(planning: PlanningInput, market: JobMarket, running: 
     """Return True if the job's policy saves what runs on-demand now, to go on on spot or to wait."""
     saved = replace(planning, saved_s=running.work_done_s(planning.now))
     options = list_options(saved, market, None if planning.home_full else market.home)
+    options = [option for option in options if option.cost <= planning.budget]
     return not _choose_by_deadline(saved, options, running.started_at).keeps
 
 

@@ -133,6 +133,8 @@ def _leave_on_demand(
         return []
     if len(job.live) != 1 or not running or running[0].plan.role != "on-demand":
         return []
+    if planning.on_demand_only is not None:
+        return []
     since_s = planning.now - (running[0].started_at or planning.now)
     if since_s < _WINDOW_S or since_s % planner.look_s(job) > _WINDOW_S:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,6 +97,17 @@ def test_a_way_back_leads_to_spot_and_cost_aware_has_none() -> None:
             assert outcomes(job.job)[0] is Outcome.SAVED
             assert job.job.live[0].plan.cloud == "forge"
             assert job.job.live[0].plan.restored_from == 1
+
+
+def test_who_may_not_be_evicted_again_stays_on_demand_and_who_cannot_pay_does_not_move() -> None:
+    for told in ({"max_evictions": 0}, {"max_cost": 0.04}):
+        job = scene(PolicyName.WAY_BACK, **DUE)
+        job.plan(market=NONE, now=10.0)
+        job.begin(at=10.0)
+        changed = job.job.submitted.model_copy(update={"wish": job.job.wish.model_copy(update=told)})
+        job.job = replace(job.job, submitted=changed)
+        decision = job.decide(market=market(offer("forge", 0.1)), now=118.0, reports=report(job.job, 1))
+        assert "told" not in job.kinds(decision), told
 
 
 def test_an_on_demand_instance_is_looked_at_from_time_to_time_only() -> None:
