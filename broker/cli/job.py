@@ -19,6 +19,7 @@ from broker.cli.options import build_model, parse_pairs
 from broker.cli.views.job import list_rows, status_lines
 from broker.jobs.models import JobState, JobView, JobWish
 from broker.jobs.state_archive import StateArchiveError
+from cloudsim.jobs.policy_names import PolicyName
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 
@@ -95,6 +96,14 @@ def submit(
     deadline: Annotated[
         str | None, typer.Option(help="By when it must have finished, from now: 8h.", show_default="none")
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help=f"How it is placed: {', '.join(PolicyName)}. "
+            "All but cost-aware and on-demand need --checkpoint, the deadline policies also --deadline.",
+            show_default=PolicyName.COST_AWARE.value,
+        ),
+    ] = None,
     max_cost: Annotated[
         float | None, typer.Option(help="Give it up rather than let it cost more.", show_default="any")
     ] = None,
@@ -151,6 +160,7 @@ def submit(
         "slack": slack,
         "idempotent": idempotent,
         "deadline_s": None if deadline is None else parse_duration_s(deadline, field="--deadline"),
+        "policy": policy,
         "max_cost": max_cost,
         "max_evictions": max_evictions,
         "retries": retries,

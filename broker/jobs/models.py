@@ -8,12 +8,20 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import Base64Bytes, Field, StringConstraints, model_validator
+from pydantic import (
+    Base64Bytes,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from broker.contract import CloudId, Cores, Id, Lease, LivingSeconds, Message, Name, Seconds
 from broker.contract.launch import Word
 from cloudsim.jobs.job import StorageKind
+from cloudsim.jobs.policy_names import PolicyName
 
 _MOST_WORDS = 1_000
 #: An argument cannot contain NUL, which ends it for the kernel.
@@ -27,6 +35,8 @@ _Money = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
 
 RESERVED_VARIABLES = "SPOTFED_"
+#: Words for what a policy may need.
+_NEEDS = {"deadline_s": "a deadline (deadline_s)", "checkpoint": "a state that can be saved (checkpoint)"}
 
 
 class Profile(Message):
@@ -84,6 +94,8 @@ class JobWish(Message):
         False if it must never run twice, nor again from an earlier state.
     deadline_s
         Time after its submission by which it should end.
+    policy
+        How it is placed; some policies need a deadline, or a state that can be saved and one instance.
     max_cost
         Largest cost, in the unit of its cost.
     retries
@@ -114,6 +126,19 @@ class JobWish(Message):
     clouds: Annotated[tuple[CloudId, ...], Field(min_length=1, max_length=1_000)] | None = None
     image: Word | None = None
     instance_type: Word | None = None
+    policy: PolicyName = PolicyName.COST_AWARE
+
+    @field_validator("policy")
+    @classmethod
+    def _can_be_carried_out(cls, policy: PolicyName, info: ValidationInfo) -> PolicyName:
+        missing = [
+            words for field, words in _NEEDS.items() if field in policy.needs and not info.data.get(field)
+        ]
+        if "checkpoint" in policy.needs and info.data.get("instances", 1) > 1:
+            missing.append("a job of one instance (instances)")
+        if missing:
+            raise PydanticCustomError("policy", f"{policy} needs {' and '.join(missing)}")
+        return policy
 
     @model_validator(mode="after")
     def _reserved(self) -> Self:
@@ -238,6 +263,7 @@ class JobView(Message):
     on_demand_cost: float | None = None
     unit: Literal["usd", "core-hours"] = "usd"
     attempts: tuple[Attempt, ...] = ()
+    policy: PolicyName = PolicyName.COST_AWARE
 
 
 class JobList(Message):

@@ -65,6 +65,7 @@ def make_job_view(entries: Sequence[JobEntry], now: float | None = None) -> JobV
         on_demand_cost=_estimate_on_demand_cost(job),
         unit=job.unit,
         attempts=tuple(_make_attempt_view(attempt, at) for attempt in job.attempts),
+        policy=job.wish.policy,
     )
 
 

@@ -45,6 +45,8 @@ MODULES = {
     "jobs-figure-9": "jobs.policies",
     "jobs-figure-10": "jobs.policies",
     "jobs-figure-11": "jobs.policies",
+    "jobs-set-ups": "jobs.set_ups",
+    "jobs-deadlines": "jobs.deadlines",
     "jobs-equations": "jobs.equations",
     "jobs-ablations": "jobs.ablations",
     "jobs-logs": "jobs.logs",

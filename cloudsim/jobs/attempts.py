@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -14,6 +15,9 @@ from cloudsim.model.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from cloudsim.jobs.world import World
+
+#: Work that is left of a job that was revoked at its very end.
+LEAST_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,27 @@ class Replica:
 
 
 @dataclass(frozen=True)
+class Deadline:
+    """Deadline of a job.
+
+    Attributes
+    ----------
+    begun_s, due_s
+        When it was submitted, and when it must have ended, in seconds.
+    work_s
+        Seconds of work that it had in the beginning.
+    """
+
+    begun_s: float
+    due_s: float
+    work_s: float
+
+    def expected_s(self, at_s: float) -> float:
+        """Return the work that is done by then if it advances evenly until it is due, in seconds."""
+        return self.work_s * (at_s - self.begun_s) / (self.due_s - self.begun_s)
+
+
+@dataclass(frozen=True)
 class JobPosition:
     """Position of a job at a time.
 
@@ -55,6 +80,10 @@ class JobPosition:
         Seconds of the job's work that they are further; below 0 if they have not begun.
     only_on_demand
         The mechanism leaves no other choice.
+    on_demand_since_s
+        Start of an on-demand instance that runs the job, which is further by ``done_s``; None if none does.
+    deadline
+        None if the job has none.
     """
 
     at_s: float
@@ -65,6 +94,15 @@ class JobPosition:
     done_s: float = 0.0
     revocations: int = 0
     only_on_demand: bool = False
+    on_demand_since_s: float | None = None
+    deadline: Deadline | None = None
+
+    @property
+    def left(self) -> Job:
+        """The job that is left if what runs is saved now."""
+        if self.done_s <= 0:
+            return self.job
+        return replace(self.job, work_s=max(self.job.work_s - self.done_s, LEAST_S))
 
 
 @dataclass(frozen=True)
@@ -80,7 +118,9 @@ class AttemptPlan:
     cost_usd, time_s
         Expected cost, and seconds, of all that is left of the job.
     keeps
-        The running replicas go on as they are.
+        What runs, replicas or an on-demand instance, goes on as it is.
+    until_s
+        Time at which the job is planned again, if it waits or runs on-demand until then.
     """
 
     mechanism: Mechanism
@@ -89,6 +129,7 @@ class AttemptPlan:
     cost_usd: float
     time_s: float
     keeps: bool = False
+    until_s: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from cloudsim.jobs.attempts import (
+    LEAST_S,
     AttemptPlan,
     AttemptResult,
     Charge,
@@ -29,9 +30,6 @@ from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
 from cloudsim.markets.revocation import HOUR_S, Markets, Odds
 from cloudsim.model.arrays import FloatArray
-
-#: Work that is left of a job that was revoked at its very end.
-_LEAST_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -54,12 +52,43 @@ class OnDemand(Mechanism):
     def step(
         self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
     ) -> AttemptResult:
-        """Run to the end."""
-        del plan
-        start_s = max(state.at_s + overheads.boot_on_demand_s, state.saved_at_s)
-        end_s = start_s + overheads.restore_s(state.saved_gb) + state.job.work_s
+        """Run to the end, or until the plan says that the job is planned again."""
+        if state.on_demand_since_s is not None and plan.keeps:
+            start_s, begins_s = state.on_demand_since_s, state.at_s
+        else:
+            start_s = max(state.at_s + overheads.boot_on_demand_s, state.saved_at_s)
+            begins_s = start_s + overheads.restore_s(state.saved_gb)
+        end_s = begins_s + state.job.work_s - state.done_s
+        if plan.until_s < end_s:
+            done_s = state.done_s + plan.until_s - begins_s
+            running = replace(state, at_s=plan.until_s, on_demand_since_s=start_s, done_s=done_s)
+            return AttemptResult(running, False, ())
         charge = world.at_fixed_price(start_s, end_s, state.job.instances)
-        return AttemptResult(replace(state, at_s=end_s), True, (charge,))
+        return AttemptResult(replace(state, at_s=end_s, on_demand_since_s=None), True, (charge,))
+
+
+@dataclass(frozen=True)
+class Wait(Mechanism):
+    """Do nothing until the job is planned again, because nothing that it may use can be had."""
+
+    name: str = "wait"
+
+    def suits(self, job: Job, overheads: Overheads) -> bool:
+        """Return True: any job can wait."""
+        del job, overheads
+        return True
+
+    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
+        """Return no candidate: waiting never finishes a job."""
+        del job, markets, overheads
+        return MarketCandidates(np.empty(0), np.empty(0), np.empty((0, 0), np.int64), np.empty((0, 0)))
+
+    def step(
+        self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
+    ) -> AttemptResult:
+        """Let the time pass."""
+        del world, overheads
+        return AttemptResult(replace(state, at_s=plan.until_s), False, ())
 
 
 class _OnOneMarket(Mechanism):
@@ -148,7 +177,7 @@ class _OnOneMarket(Mechanism):
 
 def _done(state: JobPosition, work_s: float) -> JobPosition:
     """Return a position with less work left, in seconds of the job's own running time; never nothing."""
-    return replace(state, job=replace(state.job, work_s=max(state.job.work_s - work_s, _LEAST_S)))
+    return replace(state, job=replace(state.job, work_s=max(state.job.work_s - work_s, LEAST_S)))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cloudsim.jobs.attempts import AttemptPlan, Charge, JobPosition
+from cloudsim.jobs.attempts import AttemptPlan, Charge, Deadline, JobPosition
 from cloudsim.jobs.job import Job, Overheads, StorageKind
 from cloudsim.jobs.planner import PlacementPolicy
 from cloudsim.jobs.world import World
@@ -41,16 +41,27 @@ class SimulatedJob:
 
 
 def simulate_job(
-    job: Job, policy: PlacementPolicy, world: World, at_s: float, overheads: Overheads
+    job: Job,
+    policy: PlacementPolicy,
+    world: World,
+    at_s: float,
+    overheads: Overheads,
+    deadline_s: float | None = None,
 ) -> SimulatedJob:
     """Run a job that is submitted at ``at_s`` to its end.
 
     At each moment the planner knows the prices up to then, and no later ones.
+
+    Parameters
+    ----------
+    deadline_s
+        Seconds after which it should have ended, which the policy may look at.
     """
-    state, attempts = JobPosition(at_s, job), list[SimulatedAttempt]()
+    deadline = None if deadline_s is None else Deadline(at_s, at_s + deadline_s, job.work_s)
+    state, attempts = JobPosition(at_s, job, deadline=deadline), list[SimulatedAttempt]()
     for _ in range(_MOST_ATTEMPTS):
         plan = policy.plan(state, world.known(state.at_s), overheads)
-        left = _save_replica(state, plan, world, overheads)
+        left = _leave(state, plan, world, overheads)
         step = plan.mechanism.step(plan, left.state, world, overheads)
         charges = left.charges + step.charges
         names = tuple(world.histories[market].name for market in plan.markets)
@@ -68,9 +79,9 @@ class _Left:
     charges: tuple[Charge, ...]
 
 
-def _save_replica(state: JobPosition, plan: AttemptPlan, world: World, overheads: Overheads) -> _Left:
-    """Stop replicas that the plan does not keep; one of them is saved first."""
-    if plan.keeps or not state.running:
+def _leave(state: JobPosition, plan: AttemptPlan, world: World, overheads: Overheads) -> _Left:
+    """Stop what runs and the plan does not keep, replicas or an on-demand instance; it is saved first."""
+    if plan.keeps or not (state.running or state.on_demand_since_s is not None):
         return _Left(state, ())
     job = state.job
     until_s = state.at_s + overheads.save_s(job, StorageKind.LOCAL)
@@ -78,12 +89,15 @@ def _save_replica(state: JobPosition, plan: AttemptPlan, world: World, overheads
         world.spot(replica.market, replica.since_s, until_s, revoked=False, instances=job.instances)
         for replica in state.running
     )
+    if state.on_demand_since_s is not None and until_s > state.on_demand_since_s:
+        charges = (world.at_fixed_price(state.on_demand_since_s, until_s, job.instances),)
     saved = replace(
         state,
-        job=replace(job, work_s=job.work_s - state.done_s),
+        job=state.left,
         saved_gb=overheads.state_gb(job, StorageKind.LOCAL),
         saved_at_s=until_s,
         running=(),
+        on_demand_since_s=None,
         done_s=0.0,
     )
     return _Left(saved, charges)

@@ -106,6 +106,8 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
     ({"profile": {"work_s": 0}}, "profile.work_s"),
     ({"id": "a.b"}, "id"),
     ({"nonsense": 1}, "nonsense"),
+    ({"policy": "luck"}, "policy"),
+    ({"policy": "uniform-progress", "checkpoint": {}}, "policy"),
 ]
 
 

@@ -86,6 +86,30 @@ def test_an_evicted_job_goes_on_from_its_last_checkpoint(world: JobWorld) -> Non
     assert not forge.running()
 
 
+def test_a_way_back_leads_from_on_demand_to_spot_that_comes_later(world: JobWorld) -> None:
+    world.join("home", (4,), spot=0.9)
+    world.manage()
+    world.submit(
+        "job",
+        command=("run", "30"),
+        profile=PROFILE | {"work_s": 30.0},
+        checkpoint={},
+        clouds=("forge",),  # which is not there yet
+        policy="way-back",
+        deadline_s=600,
+    )
+    wait_until(lambda: [one for one in world.view("job").attempts if one.started_at])
+    world.join("forge", (4,), spot=0.1)
+    job = world.ended("job")
+    assert job.state is JobState.FINISHED, job.said
+    first, second = job.attempts
+    assert (first.role, first.cloud, first.outcome) == ("on-demand", "home", Outcome.SAVED)
+    assert (second.cloud, second.spot, second.outcome) == ("forge", True, Outcome.WON)
+    assert second.restored_from == 1
+    assert "way-back" in second.began
+    wait_until(world.nothing_left)
+
+
 def test_the_first_replica_to_finish_wins(world: JobWorld) -> None:
     world.join("home", (4,), spot=0.9)
     world.join("forge", (4,), spot=0.35)

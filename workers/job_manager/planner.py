@@ -8,17 +8,20 @@ hour of occupied cores, in the unit of the market.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from broker.jobs.events import JobPlanned
-from broker.jobs.record import AttemptRecord
+from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism, Replica
+from cloudsim.jobs.deadlines import LATE, DeadlinePolicy, Greedy, Punctual, UniformProgress, needed_s
 from cloudsim.jobs.job import StorageKind
-from cloudsim.jobs.mechanisms import MECHANISMS, Checkpoint, OnDemand
+from cloudsim.jobs.mechanism_names import MechanismName
+from cloudsim.jobs.mechanisms import MECHANISMS, Checkpoint, OnDemand, Wait
 from cloudsim.jobs.planner import CostAware, list_plans
+from cloudsim.jobs.policy_names import PolicyName
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import QuotedMarkets
 from workers.job_manager.attempt_plan import explain_choice, explain_no_room, make_entry
@@ -27,14 +30,25 @@ from workers.job_manager.planning_input import PlanningInput, PlanOption
 
 #: The price of losing a replica in the dearest spot price, where there is no on-demand.
 _NO_HOME = 4.0
-_LATE = 1.1  # the time that is reckoned with against a deadline, in expected times
+#: Policies that choose by the deadline among spot, on-demand and waiting.
+_BY_DEADLINE: dict[PolicyName, DeadlinePolicy] = {
+    PolicyName.GREEDY: Greedy(late=LATE),
+    PolicyName.UNIFORM_PROGRESS: UniformProgress(late=LATE),
+    PolicyName.WAY_BACK: Punctual(returns=True),
+}
+#: Of the expected length of a job, the time between two looks at the market, and its bounds in seconds.
+_LOOKS, _LEAST_LOOK_S, _MOST_LOOK_S = 50, 5.0, 300.0
 
 
 @dataclass(frozen=True)
 class NoPlanNow:
-    """Nothing can be had now, and why."""
+    """Nothing can be had now, or is to be had, and why.
+
+    until: when the job is planned again at the latest, seconds since 1970; None if that does not matter.
+    """
 
     why: str
+    until: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ def choose_plan(planning: PlanningInput, market: JobMarket) -> JobPlanned | NoPl
     job, home = planning.job, None if planning.home_full else market.home
     if planning.on_demand_only is not None and home is not None:
         return make_entry(planning, market, on_demand_option(planning, home), planning.on_demand_only)
-    options_found = list_options(planning, market, home)
+    options_found = _allowed_options(planning, market, home)
     if not options_found:
         return NoPlanNow(explain_no_room(planning, market))
     affordable = [option for option in options_found if option.cost <= planning.budget]
@@ -62,6 +76,8 @@ def choose_plan(planning: PlanningInput, market: JobMarket) -> JobPlanned | NoPl
             f"the cheapest way to finish is expected to cost {format_cost(least, market.unit)}{already}: "
             f"more than its max_cost of {format_cost(cap, market.unit)}"
         )
+    if job.wish.policy in _BY_DEADLINE:
+        return _follow_policy(planning, market, affordable)
     punctual = [option for option in affordable if _keeps_deadline(planning, option)]
     if punctual:
         best = min(punctual, key=lambda option: (option.cost, option.time_s))
@@ -76,6 +92,72 @@ def choose_plan(planning: PlanningInput, market: JobMarket) -> JobPlanned | NoPl
         else f"its deadline is in {left} and nothing is sure to keep it any more: this is the fastest"
     )
     return make_entry(planning, market, fastest, why)
+
+
+def _allowed_options(
+    planning: PlanningInput, market: JobMarket, home: HomeOnDemand | None
+) -> list[PlanOption]:
+    """Return the options that the job's policy allows."""
+    policy = planning.job.wish.policy
+    if policy is PolicyName.BASIC:
+        offers = [offer for offer in market.offers if offer.cloud not in planning.avoided]
+        lowest = tuple(sorted(offers, key=lambda offer: offer.price)[:1])
+        options = list_options(planning, replace(market, offers=lowest), home)
+        by_name = {option.mechanism.name: option for option in reversed(options)}
+        names = (MechanismName.MIGRATE, MechanismName.CHECKPOINT, MechanismName.ON_DEMAND)
+        return [by_name[name.value] for name in names if name.value in by_name][:1]
+    options = list_options(planning, market, home)
+    if policy is PolicyName.ON_DEMAND:
+        return [option for option in options if not option.offers]
+    if policy is PolicyName.CHECKPOINT_ONLY:
+        return [option for option in options if not option.offers or isinstance(option.mechanism, Checkpoint)]
+    return options
+
+
+def _follow_policy(
+    planning: PlanningInput, market: JobMarket, options: Sequence[PlanOption]
+) -> JobPlanned | NoPlanNow:
+    """Return what a policy chooses that looks at the deadline: spot, on-demand or waiting."""
+    name = planning.job.wish.policy
+    choice = _choose_by_deadline(planning, options)
+    why = f"its policy is {name}, {name.meaning}"
+    if isinstance(choice.mechanism, Wait):
+        return NoPlanNow(f"{why}; {explain_no_room(planning, market)}", choice.until_s)
+    option = next(
+        (each for each in options if each.plan is choice or not (choice.markets or each.offers)), None
+    )
+    if option is None:
+        return NoPlanNow(explain_no_room(planning, market))
+    return make_entry(planning, market, option, why)
+
+
+def _choose_by_deadline(
+    planning: PlanningInput, options: Sequence[PlanOption], on_demand_since_s: float | None = None
+) -> AttemptPlan:
+    policy = replace(_BY_DEADLINE[planning.job.wish.policy], look_s=look_s(planning.job))
+    plans = [
+        option.plan for option in options if len(option.offers) < 2 and not option.mechanism.needs_backup
+    ]
+    return policy.choose(planning.position(on_demand_since_s), plans, planning.overheads.of())
+
+
+def look_s(job: JobRecord) -> float:
+    """Return the seconds between two looks at the market for a job whose policy may leave on-demand."""
+    work_s = 0.0 if job.profile is None else job.profile.work_s
+    return min(max(work_s / _LOOKS, _LEAST_LOOK_S), _MOST_LOOK_S)
+
+
+def may_leave_on_demand(job: JobRecord) -> bool:
+    """Return True if the job's policy may take it away from a running on-demand instance."""
+    return job.wish.policy in {PolicyName.UNIFORM_PROGRESS, PolicyName.WAY_BACK}
+
+
+def should_leave_on_demand(planning: PlanningInput, market: JobMarket, running: AttemptRecord) -> bool:
+    """Return True if the job's policy saves what runs on-demand now, to go on on spot or to wait."""
+    saved = replace(planning, saved_s=running.work_done_s(planning.now))
+    options = list_options(saved, market, None if planning.home_full else market.home)
+    options = [option for option in options if option.cost <= planning.budget]
+    return not _choose_by_deadline(saved, options, running.started_at).keeps
 
 
 def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand | None) -> list[PlanOption]:
@@ -158,13 +240,8 @@ def _restart_option(planning: PlanningInput, offers: Sequence[SpotOffer]) -> Pla
 
 def _keeps_deadline(planning: PlanningInput, option: PlanOption) -> bool:
     """Return True if the job should end before its deadline even after one more eviction."""
-    live, left = planning.overheads, planning.left()
-    overheads = live.of()
-    need_s = overheads.restore_s(left.memory_gb) + live.boot_s + live.poll_s + _LATE * option.time_s
-    if option.offers:
-        need_s += live.boot_s + overheads.restore_s(left.memory_gb)
-        need_s += option.mechanism.redo_s(left, overheads)
-    return need_s <= planning.to_deadline_s
+    needed = needed_s(planning.left(), option.plan, planning.overheads.of(), LATE * option.time_s)
+    return needed <= planning.to_deadline_s
 
 
 def plan_first_run(planning: PlanningInput, market: JobMarket, home: HomeOnDemand) -> JobPlanned:

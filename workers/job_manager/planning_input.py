@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from broker.jobs.models import Profile
 from broker.jobs.record import JobRecord
-from cloudsim.jobs.attempts import AttemptPlan, Mechanism
+from cloudsim.jobs.attempts import AttemptPlan, Deadline, JobPosition, Mechanism
 from cloudsim.jobs.job import Job, Overheads
 from workers.job_manager.market import SpotOffer
 
@@ -55,7 +55,8 @@ class PlanningInput:
     """The input of a plan, beside the market.
 
     now: seconds since 1970. avoided: clouds not to be asked now, and why. home_full: True if the home had no
-    room just now. on_demand_only: why only on-demand is allowed, None if spot is allowed too.
+    room just now. on_demand_only: why only on-demand is allowed, None if spot is allowed too. saved_s: work
+    that counts as safe because it would be saved first; None for the last safe state.
     """
 
     job: JobRecord
@@ -64,6 +65,7 @@ class PlanningInput:
     home_full: bool = False
     on_demand_only: str | None = None
     overheads: LiveOverheads = field(default_factory=LiveOverheads)
+    saved_s: float | None = None
 
     @property
     def profile(self) -> Profile:
@@ -74,7 +76,8 @@ class PlanningInput:
     def left_s(self) -> float:
         """Seconds of work that are left from the last safe state on."""
         work_s = self.profile.work_s
-        return max(work_s - self.job.safe_s, _LEAST_LEFT * work_s, 0.1)
+        safe_s = self.job.safe_s if self.saved_s is None else self.saved_s
+        return max(work_s - safe_s, _LEAST_LEFT * work_s, 0.1)
 
     def left(self, done_s: float | None = None) -> Job:
         """Return the work that is left after ``done_s``, by default after the last safe state."""
@@ -91,6 +94,25 @@ class PlanningInput:
             slack=request.slack,
             idempotent=request.idempotent,
             instances=request.instances,
+        )
+
+    def position(self, on_demand_since_s: float | None = None) -> JobPosition:
+        """Return where the job stands, for policies that look at its deadline.
+
+        Parameters
+        ----------
+        on_demand_since_s
+            Start of the on-demand instance that runs it and would be saved first, None if none does.
+        """
+        begun_at, due_at = self.job.submitted.at, self.job.deadline_at
+        left = self.left(self.job.safe_s)
+        done_s = 0.0 if self.saved_s is None else self.saved_s - self.job.safe_s
+        return JobPosition(
+            self.now,
+            left,
+            done_s=min(max(done_s, 0.0), (1.0 - _LEAST_LEFT) * left.work_s),
+            on_demand_since_s=on_demand_since_s,
+            deadline=None if due_at is None else Deadline(begun_at, due_at, self.profile.work_s),
         )
 
     @property

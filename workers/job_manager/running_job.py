@@ -30,6 +30,8 @@ _WORTH = 0.1
 _ADAPTED = 0.25
 #: Seconds before the last moment for its deadline at which a job is moved.
 _AHEAD_S = 5.0
+#: Seconds during which a look at the market falls due; running jobs are looked after about every two.
+_WINDOW_S = 3.0
 
 
 def is_other_phase(profile: Profile, memory_gb: float, io_share: float) -> bool:
@@ -66,6 +68,9 @@ def decide_changes(
         moves = _for_deadline(job, running, planning, market())
         if moves:
             return moves
+    moves = _leave_on_demand(job, running, planning, market)
+    if moves:
+        return moves
     if lost and running and _can_move(job) and [attempt.plan.role for attempt in job.live] == ["replica"]:
         market_now = market()
         if market_now is not None and not planner.should_stay(planning, market_now, running[0]):
@@ -115,6 +120,29 @@ def _for_deadline(
         return []
     why = f"beside the others, because the deadline is in {left} and they may be evicted"
     return [make_entry(planning, market, planner.on_demand_option(planning, market.home), why)]
+
+
+def _leave_on_demand(
+    job: JobRecord,
+    running: list[AttemptRecord],
+    planning: PlanningInput,
+    market: Callable[[], JobMarket | None],
+) -> list[JobEntry]:
+    """Leave an on-demand instance if the job's policy does; it looks from time to time."""
+    if not (planner.may_leave_on_demand(job) and _can_move(job) and job.profile is not None):
+        return []
+    if len(job.live) != 1 or not running or running[0].plan.role != "on-demand":
+        return []
+    if planning.on_demand_only is not None:
+        return []
+    since_s = planning.now - (running[0].started_at or planning.now)
+    if since_s < _WINDOW_S or since_s % planner.look_s(job) > _WINDOW_S:
+        return []
+    market_now = market()
+    if market_now is None or not planner.should_leave_on_demand(planning, market_now, running[0]):
+        return []
+    why = f"its policy is {job.wish.policy}: it need not stay on-demand"
+    return [AttemptInstructed(at=planning.now, attempt=running[0].number, wanted="save", why=why)]
 
 
 def _new_phase(

@@ -27,6 +27,7 @@ from broker.jobs.events import (
 from broker.jobs.models import Outcome, Profile
 from broker.jobs.record import AttemptRecord, JobRecord, apply_entry
 from broker.jobs.view import format_cost
+from cloudsim.jobs.policy_names import PolicyName
 from workers.job_manager import planner, running_job
 from workers.job_manager.attempt_outcome import end_attempt, list_news
 from workers.job_manager.market import JobMarket
@@ -290,6 +291,10 @@ class _JobStep:
             times = "once" if job.evictions == 1 else f"{job.evictions} times"
             only = f"it was evicted {times}, and may not be more often: on-demand from now on"
             only = only if job.evictions else "it may not be evicted: on-demand"
+        elif request.policy is PolicyName.ON_DEMAND:
+            only = "its policy is on-demand"
+        elif request.policy is PolicyName.BASIC and job.evictions:
+            only = "it was evicted, and its policy is basic: on-demand from now on"
         return PlanningInput(
             job,
             now,
@@ -321,17 +326,20 @@ class _JobStep:
                 self._wait(f"{market.home.cloud} has no room on-demand, where it is to be measured")
                 return
         match planner.choose_plan(planning, market):
-            case NoPlanNow(why):
+            case NoPlanNow(why, None):
                 self._wait(f"nobody has room for it now ({why})")
+            case NoPlanNow(why, until):
+                self._wait(f"it waits for spot ({why})", until)
             case NoPlanEver(why):
                 self.write(JobFailed(at=now, why=why))
             case entry:
                 self.write(entry)
 
-    def _wait(self, why: str) -> None:
+    def _wait(self, why: str, latest: float | None = None) -> None:
         pause_s = _WAIT_BACKOFF.nominal_s(1 + self.job.waits_in_row)
         now = self.observation.now
-        self.write(JobWaits(at=now, until=now + self._jittered(pause_s), why=why))
+        until = now + self._jittered(pause_s)
+        self.write(JobWaits(at=now, until=until if latest is None else min(until, latest), why=why))
 
     # -- while it runs ------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from broker.jobs.models import Attempt, JobState, JobView, Outcome
 from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.mechanism_names import MechanismName
+from cloudsim.jobs.policy_names import PolicyName
 
 #: Lines longer than this are hard to read, however wide the terminal.
 MOST_COLUMNS = 110
@@ -79,6 +80,8 @@ def _facts(job: JobView, width: int, now: float) -> list[str]:
     ]
     if job.name is not None:
         facts.insert(0, ("name", job.name))
+    if job.policy is not PolicyName.COST_AWARE:
+        facts.append(("policy", f"{job.policy}: {job.policy.meaning}"))
     if job.deadline_at is not None:
         facts.append(("deadline", _deadline(job, job.deadline_at, now)))
     if job.evictions:

@@ -32,7 +32,7 @@ JOBS = {
 
 
 @dataclass(frozen=True)
-class _PrintedCheckpoint(Checkpoint):
+class PrintedCheckpoint(Checkpoint):
     """Checkpoints by the printed Eq. 4.
 
     Half an interval is lost whether or not there is a revocation, and the cost is per hour of the running
@@ -71,7 +71,7 @@ class _PrintedReplicas(Replicate):
 
 _SETS = {
     CORRECTED: (Checkpoint(), Replicate(waits=True)),
-    PRINTED: (_PrintedCheckpoint(), _PrintedReplicas(waits=True)),
+    PRINTED: (PrintedCheckpoint(), _PrintedReplicas(waits=True)),
 }
 
 

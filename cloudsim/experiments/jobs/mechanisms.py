@@ -5,7 +5,7 @@ Figure 7 varies memory and I/O; Figure 8 the length of the job, the rate of revo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ BASELINE, MEMORY, IO = "baseline", "memory", "io share"
 HOURS, RATE, RATIO = "hours", "revocations a day", "on-demand : spot price"
 _MEMORY_GB = (1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
 _IO_SHARE = (0.0, 0.25, 0.5, 0.75, 1.0)
-_VALUES = {
+VALUES = {
     HOURS: (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
     RATE: (0.5, 1.0, 2.4, 6.0, 12.0, 24.0),
     RATIO: (2.5, 4.0, 5.0, 7.0, 10.0),
@@ -82,7 +82,7 @@ def _cases_8(quick: bool) -> list[Case]:
     jobs = 100 if quick else 2000
     return [
         Case(f"{panel} {value:g}", measure_market, {"panel": panel, "value": value, "jobs": jobs})
-        for panel, values in _VALUES.items()
+        for panel, values in VALUES.items()
         for value in (values[:: len(values) - 1] if quick else values)
     ]
 
@@ -204,7 +204,7 @@ def _robust(rows: Sequence[Row]) -> Verdict:
 
 
 def _backup_makes_progress(rows: Sequence[Row]) -> Verdict:
-    most = max(_VALUES[RATE])
+    most = max(VALUES[RATE])
     cost, time = (
         {name: by[most] for name, by in _by_value(rows, RATE, column).items()} for column in ("cost", "time")
     )
@@ -215,13 +215,20 @@ def _backup_makes_progress(rows: Sequence[Row]) -> Verdict:
     )
 
 
-def _only_the_backup_slows(rows: Sequence[Row]) -> Verdict:
-    times = _by_value(rows, RATIO, "time")
-    spread = {name: _stretch(by) for name, by in times.items()}
-    moves = spread["backup"] > 1.001 and max(spread["checkpoint"], spread["replicate"]) < 1.001
-    slower = times["backup"][min(times["backup"])] == max(times["backup"].values())
-    figures = ", ".join(f"{value:g} : 1 {time:.3f}" for value, time in times["backup"].items())
-    return Verdict(moves and slower, f"time of the backup: {figures}")
+def _only_the_backup_slows(
+    slowest: Callable[[Collection[float]], float],
+) -> Callable[[Sequence[Row]], Verdict]:
+    """Return the check that only the backup's time moves, and is longest at this one of the ratios."""
+
+    def check(rows: Sequence[Row]) -> Verdict:
+        times = _by_value(rows, RATIO, "time")
+        spread = {name: _stretch(by) for name, by in times.items()}
+        moves = spread["backup"] > 1.001 and max(spread["checkpoint"], spread["replicate"]) < 1.001
+        slower = times["backup"][slowest(times["backup"])] == max(times["backup"].values())
+        figures = ", ".join(f"{value:g} : 1 {time:.3f}" for value, time in times["backup"].items())
+        return Verdict(moves and slower, f"time of the backup: {figures}")
+
+    return check
 
 
 def _draw_7(rows: Sequence[Row]) -> Figure:
@@ -238,7 +245,7 @@ def _draw_7(rows: Sequence[Row]) -> Figure:
 def _draw_8(rows: Sequence[Row]) -> Figure:
     title = "Mechanisms by length, rate of revocations and price"
     with panels(title, 2, 3, size=(11, 6.4)) as (figure, axes):
-        for column, (panel, values) in enumerate(_VALUES.items()):
+        for column, (panel, values) in enumerate(VALUES.items()):
             for axis, name in zip(axes[:, column], ("time", "cost"), strict=True):
                 draw_sweep(axis, where(rows, panel=panel), name)
                 axis.set(xlabel=panel, ylabel=f"{name} / on-demand")
@@ -300,6 +307,11 @@ FIGURE_8 = Experiment(
             "at 24 a day a backup takes longer than replicas and costs less",
             _backup_makes_progress,
         ),
-        Claim("Figure 8c", "as spot prices rise only a backup takes longer", _only_the_backup_slows),
+        Claim("Figure 8c", "as spot prices rise only a backup takes longer", _only_the_backup_slows(min)),
+        Claim(
+            "Figure 8c",
+            "as the ratio of the axis, on-demand to spot, rises only a backup takes longer",
+            _only_the_backup_slows(max),
+        ),
     ),
 )

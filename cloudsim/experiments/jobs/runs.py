@@ -19,7 +19,13 @@ from cloudsim.jobs.world import World
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
-from cloudsim.markets.revocation import HOUR_S, WINDOW_S, PriceHistory, inject_revocations
+from cloudsim.markets.revocation import (
+    HOUR_S,
+    START_EVERY_S,
+    WINDOW_S,
+    PriceHistory,
+    inject_revocations,
+)
 from cloudsim.model.errors import TraceError
 
 DAY_S = 86_400.0
@@ -80,21 +86,46 @@ def reference_price(data: Path) -> float:
 
 @lru_cache(maxsize=4)
 def world_2015(
-    data: Path, per_day: float = 0.0, billing: Billing = Billing.CONTINUOUS, seed: int = 0
+    data: Path,
+    per_day: float = 0.0,
+    billing: Billing = Billing.CONTINUOUS,
+    seed: int = 0,
+    *,
+    zone: str = "",
+    together: bool = False,
 ) -> World:
     """Return all markets, priced for as much capacity as the reference type has.
 
-    The capacity of a type is taken from its on-demand price. per_day: revocations injected into each market.
+    The capacity of a type is taken from its on-demand price.
+
+    Parameters
+    ----------
+    per_day
+        Revocations injected into each market.
+    zone
+        Only the markets of this zone; empty for all.
+    together
+        Injected revocations hit all markets of a zone at the same moments.
     """
     on_demand, generator = reference_price(data), np.random.default_rng(seed)
+    markets = [series for series in series_2015(data) if zone in series.zone]
+    begin_s = min(series.starts_s for series in markets)
+    end_s = max(series.ends_s for series in markets)
+    count = round(per_day * (end_s - begin_s) / DAY_S)
+    spikes_s = {
+        name: np.sort(generator.uniform(begin_s, end_s, count))
+        for name in sorted({series.zone for series in markets} if together else ())
+    }
     histories = []
-    for series in series_2015(data):
+    for series in markets:
         assert series.on_demand_usd_per_hour is not None  # series_2015 has looked
-        plain = PriceHistory.of(series, on_demand / series.on_demand_usd_per_hour)
-        histories.append(
-            inject_revocations(plain, per_day, generator, price=10 * on_demand) if per_day else plain
-        )
-    memory = np.array([MEMORY_GB[series.instance_type] for series in series_2015(data)])
+        history = PriceHistory.of(series, on_demand / series.on_demand_usd_per_hour)
+        if together:
+            history = history.with_spikes(spikes_s[series.zone], START_EVERY_S, 10 * on_demand)
+        elif per_day:
+            history = inject_revocations(history, per_day, generator, price=10 * on_demand)
+        histories.append(history)
+    memory = np.array([MEMORY_GB[series.instance_type] for series in markets])
     return World(histories, on_demand, memory, billing)
 
 

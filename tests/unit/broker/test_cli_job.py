@@ -13,6 +13,7 @@ from broker.cli import job
 from broker.cli.views.job import MOST_COLUMNS, OUTCOMES, ROLES, list_rows, status_lines
 from broker.jobs.models import Attempt, Checkpoints, JobWish, Outcome, Profile
 from broker.settings import settings
+from cloudsim.jobs.policy_names import PolicyName
 from tests.unit.broker.job_views import HOUR, JOURNALS, MINUTE, NOON, shown
 
 FINISHED = """\
@@ -223,6 +224,15 @@ def test_without_options_it_is_the_default_wish(submit: Run, sent: list[JobWish]
     assert sent == [JobWish(command=("make", "--jobs", "4"), checkpoint=Checkpoints())]
 
 
+def test_a_policy_is_sent_and_shown(submit: Run, sent: list[JobWish]) -> None:
+    assert submit("--policy", "greedy", "--deadline", "8h", "--checkpoint", "--", "make")[0] == 0
+    assert sent[0].policy is PolicyName.GREEDY
+    view = shown("submitted", NOON)
+    assert not any("policy:" in line for line in status_lines(view, 90, NOON))
+    lines = status_lines(view.model_copy(update={"policy": PolicyName.GREEDY}), 90, NOON)
+    assert any(line.strip().startswith("policy:       greedy") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -241,6 +251,9 @@ def test_without_options_it_is_the_default_wish(submit: Run, sent: list[JobWish]
         (["--id", "a.b"], "--id: "),
         (["--deadline", "0"], "--deadline: "),
         (["--max-cost", "-1"], "--max-cost: "),
+        (["--policy", "luck"], "--policy: "),
+        (["--policy", "greedy", "--checkpoint"], "--policy: greedy needs a deadline"),
+        (["--policy", "basic"], "--policy: basic needs a state that can be saved"),
     ],
 )
 def test_what_cannot_be_used_names_its_option(

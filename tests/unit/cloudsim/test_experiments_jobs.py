@@ -7,8 +7,9 @@ import pytest
 
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Experiment, Row
-from cloudsim.experiments.jobs import equations, figure_5
-from cloudsim.experiments.jobs.mechanisms import EXPECTED, FIGURE_7
+from cloudsim.experiments.jobs import equations, figure_5, set_ups
+from cloudsim.experiments.jobs.mechanisms import EXPECTED, FIGURE_7, FIGURE_8
+from cloudsim.experiments.jobs.runs import world_2015
 
 NAMES = [name for name in registry.MODULES if name.startswith("jobs-")]
 MADE = [name for name in NAMES if not any(case.needs for case in registry.load(name).cases(True))]
@@ -87,3 +88,34 @@ def test_more_replicas_complete_more_often_where_prices_are_low(data_dir: Path) 
     findings = figure_5.EXPERIMENT.findings(rows_of(figure_5.EXPERIMENT, data_dir))
     assert "does not hold here" in findings[-1]
     assert "prices are 0.1" in findings[-1]
+
+
+def test_a_statement_is_judged_for_each_set_up() -> None:
+    """Without I/O checkpoints of short jobs are cheapest, as Figure 8a says; with half of it they are not."""
+    names = ("as in Figure 8", "no I/O")
+    rows = [row for name in names for row in set_ups.measure_made(None, set_up=name)]
+    (statement, *_) = set_ups.EXPERIMENT.own_keys(rows)["statements"]
+    assert statement["where"] == FIGURE_8.claims[0].where
+    assert {name: verdict["holds"] for name, verdict in statement["set_ups"].items()} == {
+        "as in Figure 8": False,
+        "no I/O": True,
+    }
+    assert "in 1 of 2 set-ups" in set_ups.EXPERIMENT.claims[0].judge(rows)
+
+
+def test_markets_of_a_zone_are_revoked_together_where_that_is_asked_for(data_dir: Path) -> None:
+    def spikes(together: bool) -> list[set[float]]:
+        world = world_2015(data_dir, 1.0, zone="us-east-1a", together=together)
+        spike = 10 * world.on_demand
+        return [set(one.at_s[one.price == spike].tolist()) for one in world.histories]
+
+    first, second = spikes(True)[:2]
+    assert len(first & second) > 100
+    first, second = spikes(False)[:2]
+    assert not first & second
+
+
+def test_markets_of_one_zone_are_those_of_that_zone(data_dir: Path) -> None:
+    names = [history.name for history in world_2015(data_dir, zone="us-east-1a").histories]
+    assert len(names) == 5
+    assert all("us-east-1a" in name for name in names)

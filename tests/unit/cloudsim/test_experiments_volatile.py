@@ -12,13 +12,16 @@ from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Claim, Experiment, Row, Verdict, where
 from cloudsim.experiments.volatile import disclosure, exemplars, ordinal, simple
 from cloudsim.experiments.volatile.runs import INTERVALS, MODELS, POLICIES, VALUE, over_pools
+from cloudsim.volatile.synthetic import EXEMPLARS as EXEMPLAR_SHAPES
 
 SIMPLE, EXEMPLARS = simple.EXPERIMENT, exemplars.EXPERIMENT
-RECORDED = ("volatile-policies", "volatile-values", "volatile-markets")
+RECORDED = ("volatile-exemplars", "volatile-policies", "volatile-values", "volatile-markets")
 
 
 def rows_of(experiment: Experiment, data: Path | None = None) -> list[Row]:
-    return [row for case in experiment.cases(True) for row in case.function(data, **case.options)]
+    """Without data, the rows of the cases that need none."""
+    cases = [case for case in experiment.cases(True) if data is not None or not case.needs]
+    return [row for case in cases for row in case.function(data, **case.options)]
 
 
 def said_and_drawn(experiment: Experiment, rows: list[Row]) -> list[str]:
@@ -49,6 +52,28 @@ def test_exemplars_are_judged_claim_by_claim() -> None:
             for policy in POLICIES
         }
         assert list(hours.values()) == pytest.approx([hours["random"]] * len(POLICIES))
+
+
+def test_made_pools_alone_say_something_of_the_fit_only() -> None:
+    claim = exemplars.CLAIMS[0]
+    verdict = claim.check(rows_of(EXEMPLARS))
+    assert verdict.figures.startswith("made pools, which say something of the fit only")
+
+
+def test_statements_on_exemplars_are_judged_on_recorded_pools_by_both_readings(data_dir: Path) -> None:
+    rows = rows_of(EXEMPLARS, data_dir)
+    recorded = where(rows, quartet=1)
+    markets = {row["pool"]: row["market"] for row in recorded}
+    assert set(markets) == set(EXEMPLAR_SHAPES)
+    assert len(set(markets.values())) == 4, "no pool stands for two"
+    for claim in exemplars.CLAIMS:
+        figures = claim.check(rows).figures
+        assert "of 1 sets of recorded pools" in figures
+        assert "becomes the newest" in figures
+    policies = registry.load("volatile-policies")
+    findings = policies.findings(rows_of(policies, data_dir))
+    both = [one for one in findings if "becomes the newest it" in one]
+    assert len(both) == len(policies.claims)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -11,6 +11,7 @@ from broker.jobs.events import JobCancelled, JobFailed, JobFinished, parse_entry
 from broker.jobs.models import ENDED, Outcome
 from broker.jobs.record import fold_entries
 from broker.jobs.view import make_job_view
+from cloudsim.jobs.policy_names import PolicyName
 from tests.unit.workers.job_manager.made_up_world import World
 from tests.unit.workers.job_manager.scenes import wish
 
@@ -28,6 +29,7 @@ WISHES = st.fixed_dictionaries(
         "max_evictions": st.sampled_from([0, 1, 3]),
         "retries": st.integers(0, 3),
         "name": st.just("loop"),
+        "policy": st.sampled_from(list(PolicyName)),
     },
 )
 
@@ -46,6 +48,12 @@ def test_a_job_ends_once_and_leaves_nothing(
     told = {"profile": PROFILE} | told
     if not home:  # nobody could measure it, and what must not run twice might find no place for ever
         told |= {"profile": told["profile"] or PROFILE, "idempotent": True}
+    policy = told.get("policy", PolicyName.COST_AWARE)
+    if "checkpoint" in policy.needs:
+        told |= {"checkpoint": {}, "instances": 1}
+    if "deadline_s" in policy.needs:
+        told.setdefault("deadline_s", 1500.0)
+    home = home or policy is not PolicyName.COST_AWARE  # without one they would wait for ever
     world = World(wish(**told), seed, crashes, cancel_at, home)
     job = world.run()
     ends = [one for one in world.entries if isinstance(one, JobFinished | JobFailed | JobCancelled)]
