@@ -11,6 +11,7 @@ from tests.contract.harness import KEY, Federation
 from tests.contract.test_extensions import HOURS
 from tests.contract.test_requests import problem
 from tests.support.wait import wait_until
+from tests.unit.cloudsim.test_offers import table
 
 
 def ask(client: httpx.Client, at_s: float | None) -> None:
@@ -24,13 +25,14 @@ def kinds(client: Client) -> list[EventKind]:
 
 
 def test_the_holder_is_warned_and_hears_who_would_take_it(federation: Federation, api: httpx.Client) -> None:
-    for cloud in ("a", "b", "c"):
-        federation.join(cloud, (3,), trace_time=True).owner.cloud.table = HOURS if cloud != "c" else None
+    clouds = {name: federation.join(name, (3,), trace_time=True).owner.cloud for name in "abc"}
+    clouds["a"].table = clouds["b"].table = HOURS
     with Client(federation.url, KEY) as client:
         granted = client.requests.submit(SpotRequest(id="r", cores=1, lifetime_s=None, sla=0.1, at_s=10))
         assert isinstance(granted, GrantedRequest)
         assert (granted.lease.cloud, granted.lease.renewal_s, granted.lease.ends_at_s) == ("a", 3600, 3610)
         wait_until(lambda: kinds(client) == [EventKind.ADMITTED])
+        clouds["a"].table = table((10, True), (20_000, False))
         ask(api, 2720)
         wait_until(lambda: len(kinds(client)) == 3)
         admitted, warned, offered = [
