@@ -2,8 +2,8 @@
 
 Where the youngest leave first, what becomes of an instance depends on the cloud's own users and on older spot
 instances; those that are younger leave before it does. So it is in the place of an instance that is born now
-and finds them gone: its risk is that of a birth with the free slots that there would be without it and without
-all that are younger. Under other victim policies its risk is the mean of two:
+and finds them gone: its risk is that of a birth with the free slots that there would be without it and
+without all that are younger. Under other victim policies its risk is the mean of two:
 
 * the conditional one of its age, P(evicted before L | alive at age a) = (risk(L) - risk(a)) / (1 - risk(a)),
   in the condition in which it was admitted. It does not know how full the cloud is now;
@@ -104,8 +104,8 @@ def examine_extension(
     The rule of evidence is that of admissions (``evidence_s``), for the time from now to then.
 
     sla: the largest acceptable probability of eviction from now to then; None for no guarantee. free_slots,
-    by_place: see ``time_ahead``. A refusal's ``survives_s`` is the whole lifetime since the start that would be
-    accepted, None when that is not longer than the present one.
+    by_place: see ``time_ahead``. A refusal's ``survives_s`` is the whole lifetime since the start that would
+    be accepted, None when that is not longer than the present one.
     """
     assert until_s > instance.end_s, "an extension ends later"
     guaranteed = promises(Kind.SPOT, sla)

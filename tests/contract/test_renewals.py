@@ -73,7 +73,10 @@ def test_a_renewable_request_begins_with_what_can_be_promised(
     wish = {"id": "r", "cores": 1, "lifetime_s": 20_000, "sla": 0.1, "at_s": 10}
     problem(api.post("/v1/requests", json=wish | {"id": "q"}), "refused")
     problem(api.post("/v1/requests", json=wish | {"id": "p", "least_s": 19_000}), "refused")
+    (quote,) = api.post("/v1/quotes", json=wish | {"least_s": 600}).json()["quotes"]
+    assert api.post("/v1/quotes", json=wish).json()["quotes"] == []
     lease = api.post("/v1/requests", json=wish | {"least_s": 600}).json()["lease"]
+    assert quote["survives_s"] == lease["ends_at_s"] - lease["starts_at_s"]
     assert lease["wanted_until_s"] == 20_010
     assert 610 <= lease["ends_at_s"] < 20_010
     with Client(federation.url, KEY) as client:
@@ -93,8 +96,9 @@ def test_least_goes_with_a_longer_lifetime_and_a_promise(
 ) -> None:
     federation.join("a", (3,))
     wish = {"cores": 1, "lifetime_s": 600, "sla": 0.1, "least_s": 60} | wrong
-    (error,) = problem(api.post("/v1/requests", json=wish), "invalid")["errors"]
-    assert error["field"] == "least_s"
+    for path in ("requests", "quotes"):
+        (error,) = problem(api.post(f"/v1/{path}", json=wish), "invalid")["errors"]
+        assert error["field"] == "least_s"
 
 
 @pytest.mark.parametrize("sla", [None, 1])
