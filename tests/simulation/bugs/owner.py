@@ -19,7 +19,10 @@ from broker.contract import (
 )
 from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Journal
-from cloudsim.model.changes import End, Ended
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.renewals import RenewalTerms, renew
+from cloudsim.model.changes import Change, End, Ended
+from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind
 from tests.simulation.bugs.bug import Bug, mutation
 from workers.owner import lease_changes, on_demand
@@ -29,6 +32,7 @@ from workers.owner.lease_changes import _lasts_until
 from workers.owner.owner import Owner
 from workers.owner.process import OwnerProcess
 from workers.owner.recovery import Recovery
+from workers.owner.renewals import RenewalSchedule
 from workers.owner.state import OwnerSpec, OwnerState
 
 OWNER_BUGS: list[Bug] = []
@@ -176,3 +180,18 @@ def no_events(_sound: Sound, _recovery: Recovery, *, whole: bool) -> Iterator[Ev
 @mutation(OWNER_BUGS, "unreadable entries thrown away", Journal._put_aside, seed=2)
 def throw_away(_sound: Sound, _journal: Journal, *_entry: object) -> None:
     return None
+
+
+@mutation(OWNER_BUGS, "renewals forgotten", RenewalSchedule.note)
+def note_no_renewable(sound: Sound, schedule: RenewalSchedule, lease: Lease) -> None:
+    if lease.wanted_until_s is None:
+        sound(schedule, lease)
+
+
+@mutation(OWNER_BUGS, "renewed beyond what it wants", renew, seed=12)
+def renew_beyond(
+    sound: Sound, cloud: Cloud, instance_id: str, terms: RenewalTerms, now_s: float
+) -> list[Change] | Refusal:
+    further = replace(terms, until_s=terms.until_s + 1.0)
+    answer: list[Change] | Refusal = sound(cloud, instance_id, further, now_s)
+    return answer

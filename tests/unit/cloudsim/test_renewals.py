@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cloudsim.admission.promise_ledger import Account
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.renewals import RenewalTerms, may_renew
 from cloudsim.cloud.spec import CloudSpec
@@ -94,8 +95,7 @@ def cloud_with(own_peak_cores: int, admitted: int, running: tuple[int, ...]) -> 
         cloud.advance(2.0)
     for number, cores in enumerate(running):
         cloud.apply(Started(Instance(f"s{number}", Kind.SPOT, cores, 0, 3.0, 1e6, number + 1, sla=SLA)))
-    cloud.ledger.account(SLA).running = 0  # they count among the admitted
-    cloud.ledger.account(SLA).completed = admitted
+    cloud.ledger._accounts[SLA] = Account(completed=admitted)  # those that run are among them
     return cloud
 
 
