@@ -30,7 +30,7 @@ AWAY = (redis.RedisError, ConnectionError)
 _PATIENCE_S = 6.0
 #: The share of own requests that are as wide as a node, or wider.
 _WIDE = 0.3
-#: The share of requests that are renewable. Of the history of the table, this SLA bears ``LONGEST_PROMISE_S``.
+#: The share of requests that are renewable, and their SLA, which bears ``LONGEST_PROMISE_S``.
 _RENEWABLE = 0.25
 _STRICT_SLA = LONGEST_PROMISE_S / FOREVER_S * AdmissionRule().history_lifetimes
 #: The share of lists that ask for all or nothing.
