@@ -40,7 +40,7 @@ OWNER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(OWNER_BUGS, "confirmed twice", Owner._confirm, seed=12)
+@mutation(OWNER_BUGS, "confirmed twice", Owner._confirm, seed=14)
 def confirm_again(sound: Sound, owner: Owner, command: Confirm, at_s: float) -> Answer:
     owner._advance(at_s)
     lease = owner.state.answer_log.get(command.attempt)
@@ -67,7 +67,7 @@ def reserved_or_confirmed(_sound: Sound, answer_log: AnswerLog) -> tuple[str, ..
     return tuple(lease.id for lease in answer_log.open_leases() if lease.kind is Kind.SPOT)
 
 
-@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=12)
+@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=17)
 def expire_at_once(sound: Sound, owner: Owner, now_s: float, now: str, monotonic_s: float) -> Decisions:
     spec = owner.spec
     owner.spec = replace(spec, reservation_ttl_s=0.1)
@@ -106,7 +106,7 @@ def emit_with_a_gap(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
     sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=7)
+@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=0)
 def forget_spot_refusals(sound: Sound, state: OwnerState, entry_id: str, kind: Kind) -> Answer | None:
     known: Answer | None = sound(state, entry_id, kind)
     return None if kind is Kind.SPOT and isinstance(known, RefusalView) else known
@@ -118,7 +118,7 @@ def forget_own_refusals(sound: Sound, state: OwnerState, command: StartOnDemand)
     return None if isinstance(answer, RefusalView) else answer
 
 
-@mutation(OWNER_BUGS, "extended to an earlier end", _lasts_until, seed=0)
+@mutation(OWNER_BUGS, "extended to an earlier end", _lasts_until, seed=2)
 def lasts_never_long_enough(_sound: Sound, _lease: Lease, _until_s: float) -> bool:
     return False
 
