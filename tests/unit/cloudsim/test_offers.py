@@ -14,7 +14,7 @@ from cloudsim.admission.counter_offers import largest_admitted, other_sizes
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.extensions import Extension, examine_extension, time_ahead
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.model.changes import Change, End, Ended, Extended
+from cloudsim.model.changes import Change, End, Ended, Extended, Started
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request
@@ -23,6 +23,7 @@ from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.lineups import LIFO_RECENCY, OLDEST_JOB_FIRST, YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.traces.synthesis import arrival_mu_for_load, lognormal_trace
 
 
@@ -170,6 +171,32 @@ def test_a_cloud_keeps_the_later_end_and_what_it_promised() -> None:
     assert (ended.at_s, ended.how) == (130.0, End.COMPLETED)
     assert cloud.history.cut(1000).time_s.tolist() == [100.0, 130.0]
     assert (account.completed, account.running) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("lineup", "extended"),
+    [(YOUNGEST_JOB_FIRST, {"s0", "s1"}), (LIFO_RECENCY, set()), (OLDEST_JOB_FIRST, set())],
+)
+def test_where_the_youngest_leave_first_an_instance_is_promised_as_if_they_were_gone(
+    lineup: LineUp, extended: set[str]
+) -> None:
+    """Born with two free slots half are evicted at once, with three nobody is."""
+    samples = replace(
+        Samples.empty(1, 1e6),
+        number=np.arange(200),
+        birth_s=np.zeros(200),
+        free_slots=np.repeat([2, 3], 100).astype(np.int32),
+        duration_s=np.repeat([1.0, 90.0, 90.0, 90.0], 50),
+        evicted=np.repeat([True, False, False, False], 50),
+        span_s=np.zeros(200),
+    )
+    cloud = Cloud(CloudSpec("a", (4,), lineup=lineup))
+    cloud.table = QuantileTable.from_samples([samples], (4,), 1e6)
+    for number in range(4):
+        running = Instance(f"s{number}", Kind.SPOT, 1, 0, 1.0, 20.0, number, sla=0.1, free_slots=4 - number)
+        cloud.apply(Started(running))
+    answers = {one.id: cloud.extend(one.id, 40.0, 5.0) for one in cloud.inventory.spot()}
+    assert {name for name, answer in answers.items() if not isinstance(answer, Refusal)} == extended
 
 
 def test_a_refused_extension_changes_nothing() -> None:
