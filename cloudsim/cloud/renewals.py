@@ -33,9 +33,6 @@ LEAST = 0.1
 #: Try again half-way to the end while more than this share is left of the time that there was at first.
 GIVEN_UP_AT = 0.25
 
-#: What a renewable request begins with at least, unless it says so itself, in seconds.
-LEAST_S = 3600.0
-
 
 @dataclass(frozen=True, slots=True)
 class RenewalTerms:

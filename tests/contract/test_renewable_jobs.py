@@ -13,7 +13,7 @@ from broker.jobs.events import JobPlanned, JobSubmitted
 from broker.jobs.models import JobWish
 from broker.jobs.record import JobRecord, apply_entry, fold_entries
 from broker.jobs.work_queue import WorkStore
-from cloudsim.cloud.renewals import LEAST_S
+from cloudsim.model.requests import LEAST_S
 from tests.contract.harness import KEY, Federation
 from tests.contract.test_extensions import HOURS
 from tests.support.wait import wait_until

@@ -9,8 +9,8 @@ import numpy as np
 
 from broker.jobs.events import JobPlanned, PlannedAttempt
 from broker.jobs.view import format_cost, format_duration
-from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.jobs.mechanism_names import MechanismName
+from cloudsim.model.requests import LEAST_S
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotOffer
 from workers.job_manager.planning_input import PlanningInput, PlanOption
 

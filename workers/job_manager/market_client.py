@@ -14,11 +14,11 @@ from broker.contract import CloudInfo, QuoteView, SpotRequest
 from broker.jobs.record import JobRecord
 from broker.jobs.work_queue import WorkStore
 from broker.schemas.clouds import CloudView, Table
-from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.disclosure.targeting import infer_survival, parse_disclosed
 from cloudsim.model.arrays import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import LEAST_S
 from workers.job_manager.attempt_plan import LEAST_SLA
 from workers.job_manager.effects import describe_refusal
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer

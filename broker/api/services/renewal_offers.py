@@ -18,7 +18,7 @@ from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, try_parse_event
-from cloudsim.cloud.renewals import LEAST_S
+from cloudsim.model.requests import LEAST_S
 
 log = logging.getLogger(__name__)
 
