@@ -29,6 +29,7 @@ from broker.cli.request_options import (
     CloudOption,
     GroupOption,
     LabelOption,
+    LeastOption,
     LifetimeOption,
     NeedsOptions,
     OriginOption,
@@ -54,6 +55,7 @@ def quote(
     group: GroupOption = None,
     apart: ApartOption = None,
     pool: PoolOption = None,
+    least: LeastOption = None,
     image: ImageOption = None,
     instance_type: InstanceTypeOption = None,
     key: KeyOption = None,
@@ -71,13 +73,15 @@ def quote(
     A real cloud tells whether it has a flavour for it, and whether it allows the image and the like.
 
     Example: spotfed quote --cores 1,2,4 --lifetime 2h --sla 0.05
+
+    Example: spotfed quote --cores 2 --lifetime 30d --least 1h --sla 0.01
     """
     sizes = parse_sizes(cores, field="--cores")
     needs = NeedsOptions(resource, label, group, apart, pool)
     launch = LaunchOptions(
         image, instance_type, key, user_data, network, security_group, tag, argument, environment
     ).launch()
-    request = build_request(sizes[0], lifetime, sla, origin, cloud, needs)
+    request = build_request(sizes[0], lifetime, sla, origin, cloud, needs, least=least)
     fields = {**request.model_dump(exclude={"cores"}), "cores": list(sizes), "launch": launch}
     question = build_model(QuoteRequest, fields, OPTION_OF_FIELD)
     with connected() as client:

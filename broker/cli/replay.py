@@ -23,12 +23,12 @@ from broker.cli.simulation_options import (
     single_cloud,
 )
 from broker.cli.trace.convert import check_output, replace_file
-from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.federation import replay as simulation
 from cloudsim.federation.request_outcomes import RequestOutcomes
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import LEAST_S
 
 SCHEMA = "spotfed.replay/1"
 

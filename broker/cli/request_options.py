@@ -41,6 +41,12 @@ ApartOption = Annotated[
     bool | None,
     typer.Option("--apart/--together", help="Away from all of its group, or on the node where they run."),
 ]
+LeastOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Begin with at least so much of the lifetime, where all of it cannot be promised yet: 1h."
+    ),
+]
 PoolOption = Annotated[
     int | None,
     typer.Option(

@@ -29,6 +29,7 @@ from broker.cli.request_options import (
     CoresOption,
     GroupOption,
     LabelOption,
+    LeastOption,
     LifetimeOption,
     NeedsOptions,
     OriginOption,
@@ -56,12 +57,7 @@ def submit(
     group: GroupOption = None,
     apart: ApartOption = None,
     pool: PoolOption = None,
-    least: Annotated[
-        str | None,
-        typer.Option(
-            help="Begin with at least so much of the lifetime, where all of it cannot be promised yet: 1h."
-        ),
-    ] = None,
+    least: LeastOption = None,
     count: Annotated[int, typer.Option(min=1, max=_MOST, help="Number of requests like this to submit.")] = 1,
     all_or_nothing: Annotated[
         bool,

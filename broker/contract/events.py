@@ -32,7 +32,7 @@ class EventKind(Code):
     CANCELLED = "cancelled", "its holder gave it back", "none", True
     FAILED = "failed", "its cloud could not run it", "bad", True
     EXTENDED = "extended", "the lease was promised a later end", "good"
-    WARNED = "warned", "the lease cannot be renewed and ends as planned", "warn"
+    WARNED = "warned", "the lease is not renewed; unless a later try succeeds, it ends as planned", "warn"
     OFFERED = "offered", "what other clouds would promise instead", "idle"
     NOTICED = "noticed", "the lease must leave by its `evict_at_s`", "warn"
     OPENED = "opened", "a new epoch: another owner process took over"

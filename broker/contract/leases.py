@@ -72,9 +72,9 @@ class Lease(Message):
     """The time of its latest extension; null: it was promised when it started."""
     extensions: int = 0
     renewal_s: float | None = None
-    """The length of a renewal, for a lease without a lifetime: it is renewed until its holder is warned."""
+    """The length of a renewal, for a lease without a lifetime: it is renewed while its SLA can be kept."""
     warned_at_s: float | None = None
-    """The time at which its holder was warned that it cannot be renewed."""
+    """The time of the latest renewal that was refused; null once it is extended again."""
     evict_at_s: float | None = None
     """The latest time at which it leaves, once it was given notice."""
     starts_by_s: float | None = None

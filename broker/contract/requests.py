@@ -153,7 +153,10 @@ class SpotRequests(Message):
 
 
 class QuoteRequest(SpotNeeds):
-    """A question what would be promised, for one size or several: a ``SpotRequest`` without effect."""
+    """A question what would be promised, for one size or several: a ``SpotRequest`` without effect.
+
+    With ``least_s`` a quote may be for the first promise alone: as much of the lifetime as ``survives_s``.
+    """
 
     id: Id | None = None
     origin: CloudId = "user"
@@ -162,6 +165,7 @@ class QuoteRequest(SpotNeeds):
     sla: Probability | None = None
     targets: tuple[CloudId, ...] | None = None
     at_s: Seconds | None = None
+    least_s: LivingSeconds | None = since(4)
 
     def requests(self) -> list[SpotRequest]:
         """Return one request for each size, in the order of the sizes."""

@@ -69,6 +69,8 @@ class PlannedAttempt(Message):
         Seconds of the cloud's time in one second of wall time.
     lifetime_s, sla
         Lifetime (in the cloud's time) and SLA of the leases to ask for.
+    least_s
+        The least that their first promise is for, if they are to be renewable.
     checkpoint_s
         Interval between checkpoints.
     saves_on_notice
@@ -103,6 +105,7 @@ class PlannedAttempt(Message):
     speed: float = 1.0
     lifetime_s: float | None = None
     sla: float | None = None
+    least_s: float | None = None
     checkpoint_s: float | None = None
     saves_on_notice: bool = False
     restored_from: int | None = None

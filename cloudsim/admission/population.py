@@ -36,6 +36,17 @@ LEAST_OF_TARGET = 0.5
 PRICE = 0.75
 
 
+def risk_of_peaks(peaks_per_s: float, lifetime_s: float) -> float:
+    """Return the risk that comes from peaks of which the history tells nothing.
+
+    A table speaks for a birth at any time, but overflow comes when clouds are full together. So a history of
+    T seconds, in which nothing of the kind was seen, is taken to leave room for one peak more in the next T
+    (Laplace's rule of succession). It breaks each promise that runs as it comes, or begins less than
+    ``PEAK_S`` later.
+    """
+    return peaks_per_s * (lifetime_s + PEAK_S)
+
+
 @dataclass(frozen=True)
 class Threshold:
     """A threshold: admit when risk + price_per_s x lifetime_s <= most."""
@@ -50,14 +61,11 @@ class Threshold:
     def with_peaks(self, peaks_per_s: float) -> Threshold:
         """Return the threshold of requests that also meet peaks of which the history tells nothing.
 
-        A table speaks for a birth at any time, but overflow comes when clouds are full together. So a history
-        of T seconds, in which nothing of the kind was seen, is taken to leave room for one peak more in the
-        next T (Laplace's rule of succession). It breaks each promise that runs as it comes, or begins less
-        than ``PEAK_S`` later: its risk is ``peaks_per_s`` x (lifetime + ``PEAK_S``).
+        See ``risk_of_peaks``.
         """
         if peaks_per_s == 0.0:
             return self
-        return Threshold(self.most - peaks_per_s * PEAK_S, self.price_per_s + peaks_per_s)
+        return Threshold(self.most - risk_of_peaks(peaks_per_s, 0.0), self.price_per_s + peaks_per_s)
 
     def longest_s(self, distribution: LifetimeDistribution) -> float:
         """Return the longest lifetime of a distribution that is admitted, in seconds; 0 when none is."""

@@ -51,15 +51,15 @@ class PromiseLedger:
         yield from sorted(self._accounts.items())
 
     def account(self, sla: float) -> Account:
-        """Return the account of an SLA; an empty one when nothing was promised yet."""
-        return self._accounts.setdefault(sla, Account())
+        """Return the account of an SLA; one that is not kept when nothing was promised yet."""
+        return self._accounts.get(sla, Account())
 
     def record_start(self, instance: Instance) -> None:
         """Record an admission."""
         if not instance.promised:
             return
         assert instance.sla is not None
-        account = self.account(instance.sla)
+        account = self._accounts.setdefault(instance.sla, Account())
         account.running += 1
         account.pending += instance.risk or 0.0
 

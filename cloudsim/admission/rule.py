@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.admission.pools import PoolView
-from cloudsim.admission.population import Threshold
-from cloudsim.admission.promise_ledger import PEAK_S
+from cloudsim.admission.population import Threshold, risk_of_peaks
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Door, Mode, Request
@@ -33,7 +32,7 @@ class AdmissionRule:
 
     mode: to whom the SLA is a promise. history_lifetimes: see ``evidence_s``; 0 asks for no more than one
     sample followed up so long (the papers' rule). overflow_peaks: see
-    ``Threshold.with_peaks``; 0 takes overflow for any other request.
+    ``risk_of_peaks``; 0 takes overflow for any other request.
     """
 
     mode: Mode = Mode.STRICT
@@ -132,7 +131,7 @@ def examine(
         risk = distribution.risk(request.lifetime_s)
         survives_s = min(threshold.longest_s(distribution), evident_s)
     is_admitted = request.lifetime_s <= evident_s and threshold.admits(risk, request.lifetime_s)
-    risk = min(risk + peaks_per_s * (request.lifetime_s + PEAK_S), 1.0) if peaks_per_s else risk
+    risk = min(risk + risk_of_peaks(peaks_per_s, request.lifetime_s), 1.0)
     if is_admitted:
         return Quote(cloud, request.cores, free_slots, risk, survives_s, table.version, table.made_at_s)
     return Refusal(

@@ -480,6 +480,9 @@ class Cloud:
         sla = sla if instance.promised and sla is not None else instance.sla
         without = self.inventory.copy()
         without.remove(instance_id)
+        if self.spec.lineup.youngest_first:
+            for younger in self.inventory.spot_after(instance_id):
+                without.remove(younger.id)
         free_slots = without.free_slots(instance.cores, promised=instance.promised, amounts=instance.amounts)
         longer = examine_longer(
             self.spec, instance, until_s, sla, now_s, self.table, free_slots,

@@ -1,30 +1,29 @@
 """Extensions: later ends for running spot instances, with a promise for the time that is added.
 
-An instance that has run for a while may be promised more of the time that was not promised at first. Two
-things are known of it: its age, with the free slots at its birth, and the free slots now. The present table
-has a risk for each of them:
+Where the youngest leave first, what becomes of an instance depends on the cloud's own users and on older spot
+instances; those that are younger leave before it does. So it is in the place of an instance that is born now
+and finds them gone: its risk is that of a birth with the free slots that there would be without it and
+without all that are younger. Under other victim policies its risk is the mean of two:
 
 * the conditional one of its age, P(evicted before L | alive at age a) = (risk(L) - risk(a)) / (1 - risk(a)),
-  in the condition in which it was admitted. It knows that younger instances are displaced first, and not how
-  full the cloud is now;
-* that of an instance born now, with the free slots that there would be without it. It knows the present, and
-  nothing of those younger ones.
+  in the condition in which it was admitted. It does not know how full the cloud is now;
+* that of an instance born now, with the free slots that there would be without it.
 
-Its risk is the mean of the two. Examined once for each of 24,564 running instances, at a random age, for a
-random later time (8 x 4 as in P2 Figure 1, 240 h, eight seeds each, admitted at SLA .25; sizes 1, 2 and 4 of
-all, of the own load only, of spot only; ``tests/unit/cloudsim/test_offers.py`` keeps a part of it):
+Examined once for each of 33,378 running instances, at a random age, for a random later time (8 x 4 as in P2
+Figure 1, 240 h, eight seeds each, admitted at SLA .25; sizes 1, 2 and 4 of all, of the own load only, of spot
+only; ``tests/unit/cloudsim/test_offers.py`` keeps a part of it):
 
-                       predicted / evicted                              evicted (accepted) at .01
-                       conditional   newborn       the mean             conditional   the mean
-    uniform sizes      .077 / .085   .126 / .085   .101 / .085          .0016 (621)   .0000 (746)
-    bursts             .070 / .072   .110 / .072   .090 / .072          .0196 (459)   .0093 (430)
-    sizes 1, 2, 4      .053 / .074   .072 / .074   .063 / .074          .0151 (796)   .0013 (780)
-    of own load        .065 / .088   .092 / .088   .079 / .088          .0138 (1018)  .0079 (1007)
-    of spot            .052 / .056   .088 / .056   .070 / .056          .0211 (852)   .0047 (855)
+                       predicted / evicted            evicted (accepted) at .01         log score
+                       the mean      by place         the mean       by place           mean   by place
+    uniform sizes      .092 / .069   .078 / .069      .0024 (1225)   .0044 (2750)       .209   .196
+    bursts             .081 / .065   .072 / .065      .0028 (710)    .0051 (1576)       .198   .193
+    sizes 1, 2, 4      .077 / .088   .070 / .088      .0044 (919)    .0124 (2018)       .260   .269
+    of own load        .079 / .092   .069 / .092      .0071 (1134)   .0145 (2477)       .272   .283
+    of spot            .091 / .072   .080 / .072      .0033 (911)    .0024 (2107)       .220   .203
 
-With as many promises as by the conditional risk alone, .01 is kept on all five; at .05 the mean accepts .92
-as many, of which .8 to 2.4 in a hundred are evicted instead of 3.0 to 3.8. The smaller of the two is too low
-by selection (1.3 to 1.9 times), the greater accepts a third less at .01.
+Twice as many are promised more by their place. Where own users want several sizes both predict too little, as
+tables do of newborns there (.125 / .175 of those that were admitted on "of own load"), and by its place an
+instance is promised a little too much.
 docs/design/prediction.md "Unknown durations".
 """
 
@@ -62,19 +61,30 @@ class Extension:
 
 
 def time_ahead(
-    table: QuantileTable, instance: Instance, now_s: float, free_slots: int
+    table: QuantileTable, instance: Instance, now_s: float, free_slots: int, *, by_place: bool = True
 ) -> LifetimeDistribution | None:
     """Return the distribution of the seconds that a running instance has left; None without any sample.
 
-    free_slots: those of its size, now, that there would be without it.
+    free_slots: those of its size, now, that there would be without it, and without those that are younger if
+    the youngest leave first (``by_place``). Else its age is read, too.
     """
-    if instance.free_slots is None:
+    newborn = table.distribution(instance.cores, max(free_slots, 1), instance.amounts)
+    if by_place:
+        return newborn
+    if newborn is None or instance.free_slots is None:
         return None
     at_birth = table.distribution(instance.cores, instance.free_slots, instance.amounts)
-    newborn = table.distribution(instance.cores, max(free_slots, 1), instance.amounts)
-    if at_birth is None or newborn is None:
+    if at_birth is None:
         return None
     return LifetimeDistribution.mixture(at_birth.after(now_s - instance.start_s), newborn, 0.5)
+
+
+def _longest_s(start_s: float, since_s: float, ahead_s: float) -> float:
+    """Return the longest lifetime from ``start_s`` on that ends at most ``ahead_s`` after ``since_s``."""
+    longest_s = since_s - start_s + ahead_s
+    while longest_s > 0.0 and start_s + longest_s - since_s > ahead_s:
+        longest_s = math.nextafter(longest_s, 0.0)  # the sums round: it must be accepted itself
+    return longest_s
 
 
 def examine_extension(
@@ -86,14 +96,16 @@ def examine_extension(
     table: QuantileTable | None,
     free_slots: int,
     rule: AdmissionRule = STRICT_RULE,
+    *,
+    by_place: bool = True,
 ) -> Extension | Refusal:
     """Examine whether a running spot instance may be promised to live until ``until_s``.
 
     The rule of evidence is that of admissions (``evidence_s``), for the time from now to then.
 
-    sla: the largest acceptable probability of eviction from now to then; None for no guarantee. free_slots:
-    see ``time_ahead``. A refusal's ``survives_s`` is the whole lifetime since the start that would be
-    accepted, None when that is not longer than the present one.
+    sla: the largest acceptable probability of eviction from now to then; None for no guarantee. free_slots,
+    by_place: see ``time_ahead``. A refusal's ``survives_s`` is the whole lifetime since the start that would
+    be accepted, None when that is not longer than the present one.
     """
     assert until_s > instance.end_s, "an extension ends later"
     guaranteed = promises(Kind.SPOT, sla)
@@ -103,16 +115,13 @@ def examine_extension(
         return Extension(until_s, None, None, None, None)
     # A table that rounds risks up for newborns bounds no survivor; the risk of the whole life does.
     since_s = now_s if table.conditional else instance.start_s
-    ahead = time_ahead(table, instance, since_s, free_slots)
+    ahead = time_ahead(table, instance, since_s, free_slots, by_place=by_place)
     evident_s = evidence_s(ahead, 1.0 if sla is None else sla, table.made_at_s, rule)
     risk, longest_s = 1.0, 0.0
     if ahead is not None:
         risk = ahead.risk(until_s - since_s)
         if sla is not None:
-            ahead_s = min(ahead.survives_s(sla), evident_s)
-            longest_s = since_s - instance.start_s + ahead_s
-            while longest_s > 0.0 and instance.start_s + longest_s - since_s > ahead_s:
-                longest_s = math.nextafter(longest_s, 0.0)  # the sums round: it must be accepted itself
+            longest_s = _longest_s(instance.start_s, since_s, min(ahead.survives_s(sla), evident_s))
     if sla is None or not guaranteed or (risk <= sla and until_s - since_s <= evident_s):
         survives_until_s = instance.start_s + longest_s if guaranteed else None
         return Extension(until_s, risk, survives_until_s, table.version, table.made_at_s)
@@ -153,7 +162,10 @@ def examine_longer(
             as_newborn(_as_request(instance, sold_s - now_s, sla)), instance, sold_s, now_s
         )
     else:
-        answer = examine_extension(cloud.id, instance, sold_s, sla, now_s, table, free_slots, cloud.admission)
+        answer = examine_extension(
+            cloud.id, instance, sold_s, sla, now_s, table, free_slots, cloud.admission,
+            by_place=cloud.lineup.youngest_first,
+        )  # fmt: skip
     if isinstance(answer, Refusal):
         return _longer_only(cloud.products.round_down_offer(answer), instance)
     longer = replace(instance, end_s=sold_s, sla=sla, risk=answer.eviction_probability)
@@ -171,7 +183,7 @@ def _as_extension(
     answer: Quote | Refusal, instance: Instance, until_s: float, now_s: float
 ) -> Extension | Refusal:
     """Convert the answer about the time from ``now_s`` on into one about the whole life."""
-    survives_s = None if answer.survives_s is None else now_s + answer.survives_s - instance.start_s
+    survives_s = None if answer.survives_s is None else _longest_s(instance.start_s, now_s, answer.survives_s)
     if isinstance(answer, Refusal):
         return replace(answer, survives_s=survives_s)
     survives_until_s = None if survives_s is None else instance.start_s + survives_s

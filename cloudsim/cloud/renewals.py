@@ -30,11 +30,8 @@ RENEWED_AT = 0.25
 PERIOD_S = 4 * 3600.0
 #: Do not renew for less than this share of a period.
 LEAST = 0.1
-#: Without a table, try again half-way to the end until this share of the last promise is left.
-GIVEN_UP_AT = 0.02
-
-#: What a renewable request begins with at least, unless it says so itself, in seconds.
-LEAST_S = 3600.0
+#: Try again half-way to the end while more than this share is left of the time that there was at first.
+GIVEN_UP_AT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +59,21 @@ class RenewalTerms:
     def _step_s(self) -> float:
         return PERIOD_S if self.is_bounded else self.period_s
 
-    def due_s(self, promised_at_s: float, ends_at_s: float) -> float:
-        """Return when to renew an instance that was last promised, at ``promised_at_s``, its present end."""
-        return ends_at_s - RENEWED_AT * min(ends_at_s - promised_at_s, self._step_s)
+    def due_s(
+        self, promised_at_s: float, ends_at_s: float, refused_at_s: float | None = None
+    ) -> float | None:
+        """Return when to renew an instance that was last promised, at ``promised_at_s``, its present end.
+
+        refused_at_s: when that was refused last. None is returned for an instance that has all that it wants,
+        and where the end is too near to try again.
+        """
+        if ends_at_s >= self.until_s:
+            return None
+        lead_s = RENEWED_AT * min(ends_at_s - promised_at_s, self._step_s)
+        if refused_at_s is None:
+            return ends_at_s - lead_s
+        left_s = ends_at_s - refused_at_s
+        return refused_at_s + left_s / 2 if left_s > GIVEN_UP_AT * lead_s else None
 
 
 def first_request(cloud: Cloud, request: Request, *, is_bounded: bool = True) -> Request:
@@ -117,15 +126,7 @@ def renew(cloud: Cloud, instance_id: str, terms: RenewalTerms, now_s: float) -> 
     until_s = min(terms.until_s, now_s + terms.period_s)
     changes = cloud.extend(instance_id, until_s, now_s, cause=RENEWAL)
     if isinstance(changes, Refusal) and changes.survives_s is not None:
-        shorter_s = min(_end_s(instance.start_s, changes.survives_s), until_s)
+        shorter_s = min(instance.start_s + changes.survives_s, until_s)
         if shorter_s - instance.end_s >= min(terms.least_s, until_s - instance.end_s):
             return cloud.extend(instance_id, shorter_s, now_s, cause=RENEWAL)
     return changes
-
-
-def _end_s(start_s: float, lifetime_s: float) -> float:
-    """Return the latest end of a lifetime, which sums round up now and then."""
-    end_s = start_s + lifetime_s
-    while end_s - start_s > lifetime_s:
-        end_s = math.nextafter(end_s, -math.inf)
-    return end_s

@@ -26,7 +26,6 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.federation.direct_cloud import RETRY_S
 from cloudsim.model.durations import parse_duration_s
@@ -39,7 +38,7 @@ from cloudsim.model.nodes import (
     checked_labels,
     checked_name,
 )
-from cloudsim.model.requests import MOST_POOLS, Amounts, Labels, Mode, Spread
+from cloudsim.model.requests import LEAST_S, MOST_POOLS, Amounts, Labels, Mode, Spread
 from cloudsim.scheduling.lineups import EVICTIONS, LIFO_POOLS, LINEUPS, eviction_lineup, lineup
 
 T = TypeVar("T")

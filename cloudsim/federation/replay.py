@@ -134,11 +134,12 @@ class _Release:
 
 @dataclass(frozen=True)
 class _Renewal:
-    """A spot instance is due to be promised more of what it wants."""
+    """A spot instance, last promised at ``promised_at_s``, is due to be promised more of what it wants."""
 
     cloud: str
     instance: str
     terms: RenewalTerms
+    promised_at_s: float
 
 
 class _ReplayRun:
@@ -215,7 +216,7 @@ class _ReplayRun:
                 assert started is not None
                 assert request.lifetime_s is not None
                 terms = RenewalTerms(started.start_s + request.lifetime_s)
-                self._await_renewal(_Renewal(quote.cloud, request.id, terms), started.start_s)
+                self._await_renewal(_Renewal(quote.cloud, request.id, terms, started.start_s))
             if request.actual_lifetime_s is not None:
                 stop_s = now_s + request.actual_lifetime_s
                 self._push(stop_s, stop_phase(now_s, stop_s), _Release(quote.cloud, request.id))
@@ -237,11 +238,12 @@ class _ReplayRun:
         self._advance(member, now_s, phase)
         self._count(member, member.cloud.end(release.instance, now_s, End.CANCELLED))
 
-    def _await_renewal(self, renewal: _Renewal, now_s: float) -> None:
+    def _await_renewal(self, renewal: _Renewal, refused_at_s: float | None = None) -> None:
         instance = self._members[renewal.cloud].cloud.inventory.get(renewal.instance)
         assert instance is not None
-        if instance.end_s < renewal.terms.until_s:
-            self._push(renewal.terms.due_s(now_s, instance.end_s), PHASE_SPOT, renewal)
+        due_s = renewal.terms.due_s(renewal.promised_at_s, instance.end_s, refused_at_s)
+        if due_s is not None:
+            self._push(due_s, PHASE_SPOT, renewal)
 
     def _renew(self, now_s: float, renewal: _Renewal) -> None:
         member = self._members[renewal.cloud]
@@ -249,10 +251,11 @@ class _ReplayRun:
         if member.cloud.inventory.get(renewal.instance) is None:
             return
         member.refresh(now_s)
-        changes = renew(member.cloud, renewal.instance, renewal.terms, now_s)
-        if not isinstance(changes, Refusal):
-            self._tally.renewed(renewal.instance)
+        if isinstance(renew(member.cloud, renewal.instance, renewal.terms, now_s), Refusal):
             self._await_renewal(renewal, now_s)
+        else:
+            self._tally.renewed(renewal.instance)
+            self._await_renewal(replace(renewal, promised_at_s=now_s))
 
     def _offer(self, now_s: float, offer: _Offer) -> None:
         request = Request(

@@ -47,6 +47,9 @@ class Spread(Code):
 #: The most pools that a cloud can sell (``cloudsim.admission.pools``).
 MOST_POOLS = 16
 
+#: What a renewable request begins with at least, unless it says so itself, in seconds.
+LEAST_S = 3600.0
+
 #: Amounts of named resources beside cores, by name: ``(("disk_gb", 40), ("memory_mb", 4000))``.
 Amounts = tuple[tuple[str, int], ...]
 

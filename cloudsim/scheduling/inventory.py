@@ -7,6 +7,7 @@ booked twice, free room is what the instances leave, spot instances are kept in 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -170,6 +171,10 @@ class Inventory:
     def spot(self) -> tuple[Instance, ...]:
         """Return the running spot instances in order of arrival."""
         return tuple(self._spot.values())
+
+    def spot_after(self, instance_id: str) -> Iterator[Instance]:
+        """Yield the running spot instances that arrived after one of them, latest arrival first."""
+        return itertools.takewhile(lambda instance: instance.id != instance_id, self.youngest_spot())
 
     def youngest_spot(self) -> Iterator[Instance]:
         """Yield the running spot instances, latest arrival first."""

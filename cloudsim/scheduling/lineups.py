@@ -46,6 +46,11 @@ class LineUp:
     draws: bool = False
     renews: bool = False
 
+    @property
+    def youngest_first(self) -> bool:
+        """True if the youngest instance leaves first, and extensions make none younger."""
+        return self.victims == InOrder(ByKey()) and not self.renews
+
 
 YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", InOrder(ByKey()))
 

@@ -64,3 +64,14 @@ def test_quotes_for_several_sizes(spotfed: Run, east: FakeOwner, api: httpx.Clie
     assert (code, "--cores" in err) == (2, True)
     code, _, err = spotfed("quote", "--cores", ",".join(map(str, range(1, 30))), "--lifetime", "2h")
     assert (code, "--cores" in err) == (2, True)
+
+
+def test_a_quote_of_a_renewable_request_says_what_is_promised_at_first(
+    spotfed: Run, east: FakeOwner, api: httpx.Client
+) -> None:
+    wait_until(lambda: api.get("/v1/clouds/east").json()["reachable"])
+    options = ("quote", "--cores", "1", "--lifetime", "2d", "--sla", "0.1")
+    code, out, _ = spotfed(*options)
+    assert (code, "at first" in out) == (3, False)
+    code, out, _ = spotfed(*options, "--least", "20m")
+    assert (code, "yes, 1 h of it at first" in out) == (0, True)

@@ -11,6 +11,7 @@ from tests.contract.harness import KEY, Federation
 from tests.contract.test_extensions import HOURS
 from tests.contract.test_requests import problem
 from tests.support.wait import wait_until
+from tests.unit.cloudsim.test_offers import table
 
 
 def ask(client: httpx.Client, at_s: float | None) -> None:
@@ -24,13 +25,14 @@ def kinds(client: Client) -> list[EventKind]:
 
 
 def test_the_holder_is_warned_and_hears_who_would_take_it(federation: Federation, api: httpx.Client) -> None:
-    for cloud in ("a", "b", "c"):
-        federation.join(cloud, (3,), trace_time=True).owner.cloud.table = HOURS if cloud != "c" else None
+    clouds = {name: federation.join(name, (3,), trace_time=True).owner.cloud for name in "abc"}
+    clouds["a"].table = clouds["b"].table = HOURS
     with Client(federation.url, KEY) as client:
         granted = client.requests.submit(SpotRequest(id="r", cores=1, lifetime_s=None, sla=0.1, at_s=10))
         assert isinstance(granted, GrantedRequest)
         assert (granted.lease.cloud, granted.lease.renewal_s, granted.lease.ends_at_s) == ("a", 3600, 3610)
         wait_until(lambda: kinds(client) == [EventKind.ADMITTED])
+        clouds["a"].table = table((10, True), (20_000, False))
         ask(api, 2720)
         wait_until(lambda: len(kinds(client)) == 3)
         admitted, warned, offered = [
@@ -71,7 +73,10 @@ def test_a_renewable_request_begins_with_what_can_be_promised(
     wish = {"id": "r", "cores": 1, "lifetime_s": 20_000, "sla": 0.1, "at_s": 10}
     problem(api.post("/v1/requests", json=wish | {"id": "q"}), "refused")
     problem(api.post("/v1/requests", json=wish | {"id": "p", "least_s": 19_000}), "refused")
+    (quote,) = api.post("/v1/quotes", json=wish | {"least_s": 600}).json()["quotes"]
+    assert api.post("/v1/quotes", json=wish).json()["quotes"] == []
     lease = api.post("/v1/requests", json=wish | {"least_s": 600}).json()["lease"]
+    assert quote["survives_s"] == lease["ends_at_s"] - lease["starts_at_s"]
     assert lease["wanted_until_s"] == 20_010
     assert 610 <= lease["ends_at_s"] < 20_010
     with Client(federation.url, KEY) as client:
@@ -91,8 +96,9 @@ def test_least_goes_with_a_longer_lifetime_and_a_promise(
 ) -> None:
     federation.join("a", (3,))
     wish = {"cores": 1, "lifetime_s": 600, "sla": 0.1, "least_s": 60} | wrong
-    (error,) = problem(api.post("/v1/requests", json=wish), "invalid")["errors"]
-    assert error["field"] == "least_s"
+    for path in ("requests", "quotes"):
+        (error,) = problem(api.post(f"/v1/{path}", json=wish), "invalid")["errors"]
+        assert error["field"] == "least_s"
 
 
 @pytest.mark.parametrize("sla", [None, 1])

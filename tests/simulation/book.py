@@ -6,11 +6,12 @@ It reads plain JSON and keeps its own books. Each breach is a sentence that begi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.options import CloudOptions
+from tests.simulation.options import LONGEST_PROMISE_S, CloudOptions
 
 ENDS = frozenset({"completed", "evicted", "cancelled", "failed"})
 NEWS = frozenset({"extended", "warned", "offered", "noticed"})
@@ -241,6 +242,7 @@ class CloudBook:
         else:
             self._takes_its_turn(waited, lease)
         self._judge(lease)
+        self._is_borne(lease)
         self.held[name] = lease
         for node in _parts(lease):
             used = self.used(node)
@@ -306,6 +308,9 @@ class CloudBook:
             self._must(before["evict_at_s"] is None, f"I2: {name} is extended after its notice")
             self._must(before["state"] == "running", f"I2: {name} is extended while {before['state']}")
             self._must(before["ends_at_s"] < lease["ends_at_s"], f"I2: {name} is extended to an earlier end")
+            self._is_borne(lease)
+            if event["cause"] == "renewal":
+                self._is_renewed_in_time(before, lease)
             wish = event["attempt"]
             self._must(wish is None or wish not in self.wishes, f"I6: {wish} is granted twice")
             self.wishes.add(wish or "")
@@ -325,6 +330,30 @@ class CloudBook:
             )
             self._leaves_for(before, event["cause"])
         self.held[name] = lease
+
+    def _is_borne(self, lease: Lease) -> None:
+        """A renewable lease is promised no more at a time than its SLA bears."""
+        if lease.get("wanted_until_s") is not None:
+            promised_s = lease["ends_at_s"] - _promised_at_s(lease)
+            self._must(
+                promised_s <= LONGEST_PROMISE_S + _EPS_S, f"I11: {lease['id']} is promised {promised_s} s"
+            )
+
+    def _is_renewed_in_time(self, before: Lease, lease: Lease) -> None:
+        """In the last quarter of its promise, and never for more than it wants."""
+        name, wanted_s = lease["id"], lease.get("wanted_until_s")
+        beyond = wanted_s is not None and lease["ends_at_s"] > wanted_s + _EPS_S
+        self._must(not beyond, f"I11: {name} is renewed beyond what it wants")
+        left_s = before["ends_at_s"] - lease["promised_at_s"]
+        quarter_s = (before["ends_at_s"] - _promised_at_s(before)) / 4
+        self._must(left_s <= quarter_s + _EPS_S, f"I11: {name} is renewed {left_s} s before its end")
+
+    def _was_warned(self, before: Lease, lease: Lease) -> None:
+        """Who is promised no more of what it wants hears of it before it ends."""
+        wanted_s = math.inf if before["renewal_s"] is not None else before.get("wanted_until_s")
+        if wanted_s is not None and before["evict_at_s"] is None:
+            cut = before["warned_at_s"] is None and lease["ended_at_s"] < wanted_s - _EPS_S
+            self._must(not cut, f"I11: {lease['id']} ends before it has what it wants, and nobody was told")
 
     # -- ends ------------------------------------------------------------------------------------------------
 
@@ -347,6 +376,8 @@ class CloudBook:
         elif kind == "completed":
             early = before["ends_at_s"] is None or lease["ended_at_s"] < before["ends_at_s"] - _EPS_S
             self._must(not early, f"I2: {name} completed before its end")
+            if not reserved:
+                self._was_warned(before, lease)
         elif kind == "cancelled":
             self._must(before["evict_at_s"] is None, f"I2: {name} is cancelled after its notice")
             self._must(reserved or event["cause"] != "expired", f"I3: {name} runs, and expires")
@@ -454,6 +485,10 @@ class CloudBook:
                 left -= one["cores"]
         gone = sorted(one["id"] for one in shortage.victims)
         self._must(gone == sorted(due), f"I2: {gone} left for the gang {gang['id']}, not {sorted(due)}")
+
+
+def _promised_at_s(lease: Lease) -> float:
+    return float(lease["starts_at_s"] if lease["promised_at_s"] is None else lease["promised_at_s"])
 
 
 def _parts(lease: Lease) -> dict[int, int]:

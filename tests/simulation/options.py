@@ -10,6 +10,8 @@ from typing import Any
 _SHAPES = ((4, 4), (8,), (2, 4, 8), (6, 6), (4,), (3, 5))
 _OFTEN, _SELDOM, _RARELY = 0.6, 0.3, 0.2
 _MOST_NODES = 4
+#: The longest promise in seconds at the SLA of renewable requests.
+LONGEST_PROMISE_S = 3.0
 #: Entries of an inbox that nobody can read.
 POISON = (b"{", b"[{}]", b'[{"kind":"tick","id":"t","version":99}]', b'[{"kind":"nonsense","id":"n"}]', b"")
 

@@ -16,9 +16,11 @@ from broker.requests.errors import InFlightError, NoMembersError, ReusedError
 from broker.requests.idempotency import HOLD_S
 from broker.requests.models import RequestAnswer
 from broker.schemas.clouds import DrainRequest
+from cloudsim.admission.rule import AdmissionRule
 from tests.simulation.clients import LATE_S
-from tests.simulation.options import reshaped
+from tests.simulation.options import LONGEST_PROMISE_S, reshaped
 from tests.simulation.processes import RENEWAL_S, BrokerProcess
+from tests.unit.workers.owners import FOREVER_S
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -28,6 +30,9 @@ AWAY = (redis.RedisError, ConnectionError)
 _PATIENCE_S = 6.0
 #: The share of own requests that are as wide as a node, or wider.
 _WIDE = 0.3
+#: The share of requests that are renewable, and their SLA, which bears ``LONGEST_PROMISE_S``.
+_RENEWABLE = 0.25
+_STRICT_SLA = LONGEST_PROMISE_S / FOREVER_S * AdmissionRule().history_lifetimes
 #: The share of lists that ask for all or nothing.
 _TOGETHER = 0.5
 #: How long a key stays held after its call: a script that holds it may come late and last.
@@ -65,13 +70,25 @@ class Users:
         largest = max(max(cloud.node_cores) for cloud in clouds)
         sla = rng.choice((None, None, 0.1, 0.3, 1.0))
         renewed = sla == 0.1 and rng.random() < 0.3
-        return SpotRequest(
+        wish = SpotRequest(
             id=self._next("s"),
             origin=rng.choice([cloud.id for cloud in clouds]) if rng.random() < 0.3 else "user",
             cores=rng.randint(1, min(4, largest)),
             lifetime_s=None if renewed else rng.uniform(1.0, 25.0),
             sla=sla,
         )
+        return self._renewable(wish) if self.world.renewing.random() < _RENEWABLE else wish
+
+    def _renewable(self, wish: SpotRequest) -> SpotRequest:
+        """The request, of one core and for longer than its SLA bears at once."""
+        rng = self.world.renewing
+        terms = {
+            "cores": 1,
+            "sla": _STRICT_SLA,
+            "lifetime_s": rng.uniform(0.8, 8.0) * LONGEST_PROMISE_S,
+            "least_s": rng.uniform(0.1, 0.7) * LONGEST_PROMISE_S,
+        }
+        return wish.model_copy(update=terms)
 
     async def spot(self) -> None:
         """One user's requests, until they are answered; then the user lives with the leases."""

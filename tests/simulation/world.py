@@ -61,6 +61,7 @@ class World:
         self.random = random.Random(seed)
         self.reshaping = random.Random(f"other nodes {seed}")
         self.widening = random.Random(f"gangs {seed}")
+        self.renewing = random.Random(f"renewals {seed}")
         self.options = replace(expand(self.random), reshape_every_s=reshapes_every_s(self.reshaping))
         #: The nodes that the federation file gives each cloud now.
         self.shapes = {cloud.id: cloud.node_cores for cloud in self.options.clouds}

@@ -10,10 +10,12 @@ import numpy as np
 from broker.jobs.events import JobPlanned, PlannedAttempt
 from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.mechanism_names import MechanismName
+from cloudsim.model.requests import LEAST_S
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotOffer
 from workers.job_manager.planning_input import PlanningInput, PlanOption
 
-_LEAST_SLA, _MOST_SLA = 0.05, 0.99
+#: The least and the largest SLA that leases of jobs are asked for.
+LEAST_SLA, _MOST_SLA = 0.05, 0.99
 _MARGIN = 0.05
 
 
@@ -69,6 +71,7 @@ def _on_spot(
     left, overheads = planning.left(), planning.overheads.of()
     mechanism = option.mechanism
     wall_s, interval_s = mechanism.wall_s(left, overheads), mechanism.interval_s(left, overheads)
+    sla = choose_sla(offer.lifetimes.risk)
     alive = float(offer.lifetimes.survival(np.array([wall_s]))[0]) ** left.instances
     return PlannedAttempt.model_validate(
         _common_fields(planning, number, why)
@@ -84,8 +87,9 @@ def _on_spot(
             "expected_s": wall_s,
             "expected_cost": option.cost / len(option.offers),
             "speed": offer.lifetimes.speed,
-            "lifetime_s": offer.lifetimes.lifetime_s,
-            "sla": choose_sla(offer.lifetimes.risk),
+            "lifetime_s": offer.wanted_s or offer.lifetimes.lifetime_s,
+            "least_s": None if offer.wanted_s is None or sla is None else LEAST_S,
+            "sla": sla,
             "checkpoint_s": None if interval_s is None else max(interval_s, 1.0),
             "saves_on_notice": mechanism.saves_on_notice,
             "pace": left.work_s / wall_s,
@@ -140,7 +144,7 @@ def choose_sla(risk: float | None) -> float | None:
     """
     if risk is None:
         return None
-    sla = max(math.ceil((risk + _MARGIN) * 100 - 1e-9) / 100, _LEAST_SLA)
+    sla = max(math.ceil((risk + _MARGIN) * 100 - 1e-9) / 100, LEAST_SLA)
     return sla if sla <= _MOST_SLA else None
 
 

@@ -50,6 +50,7 @@ class JobEffects:
                 origin=job.submitted.origin,
                 cores=plan.cores,
                 lifetime_s=plan.lifetime_s,
+                least_s=plan.least_s,
                 sla=plan.sla,
                 targets=(plan.cloud,),
                 launch=make_launch(job, attempt),

@@ -72,7 +72,8 @@ class SpotOffer:
 
     usd: the price of a core-hour, None in a federation without prices. grace_s: wall time between notice and
     eviction. table_version: the version of the table that the quote is from. boots_agents: True if instances
-    are those of a real cloud, each of which starts a node agent.
+    are those of a real cloud, each of which starts a node agent. wanted_s: the length of a renewable lease,
+    of which no more than the quoted length can be promised at first; None to ask for the quoted length.
     """
 
     cloud: str
@@ -81,6 +82,7 @@ class SpotOffer:
     grace_s: float = 0.0
     table_version: str | None = None
     boots_agents: bool = False
+    wanted_s: float | None = None
 
     @property
     def price(self) -> float:

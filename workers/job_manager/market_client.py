@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from cloudsim.disclosure.targeting import infer_survival, parse_disclosed
 from cloudsim.model.arrays import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import LEAST_S
+from workers.job_manager.attempt_plan import LEAST_SLA
 from workers.job_manager.effects import describe_refusal
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 
@@ -100,23 +103,29 @@ class MarketClient:
             sla=QUOTED_SLA,
             targets=(info.id,),
         )
+        # Whole; else renewable, if it may begin again where a promise ends; else without a promise.
+        ways: list[dict[str, Any]] = [{}, {"sla": None}]
+        if job_request.idempotent and quoted_s > LEAST_S:
+            ways.insert(1, {"sla": LEAST_SLA, "least_s": LEAST_S})
         try:
-            answer = self._client.requests.quote(spot_request)
-            quote = next((quote for quote in answer.quotes if quote.cloud == info.id), None)
-            refusal = next((refusal for refusal in answer.refusals if refusal.cloud == info.id), None)
-            if quote is None and refusal is not None and refusal.reason in _UNPROMISED:
-                answer = self._client.requests.quote(spot_request.model_copy(update={"sla": None}))
+            for way in ways:
+                answer = self._client.requests.quote(spot_request.model_copy(update=way))
                 quote = next((quote for quote in answer.quotes if quote.cloud == info.id), None)
+                refusal = next((refusal for refusal in answer.refusals if refusal.cloud == info.id), None)
+                if quote is not None or refusal is None or refusal.reason not in _UNPROMISED:
+                    break
         except ProblemAnswer as problem:
             return str(problem)
         if quote is None:
             return describe_refusal(answer.refusals, info.id)
         if quote.free_slots < job_request.instances:
             return f"it has room for {quote.free_slots} instances, not {job_request.instances}"
+        promised_s = quote.survives_s if "least_s" in way and quote.survives_s else quoted_s
         return SpotOffer(
             cloud=info.id,
+            wanted_s=quoted_s if promised_s < quoted_s else None,
             lifetimes=SpotLifetimes(
-                lifetime_s=quoted_s,
+                lifetime_s=promised_s,
                 risk=quote.eviction_probability,
                 speed=info.speed,
                 curve=self._curve(info, quote),

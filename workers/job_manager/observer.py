@@ -210,6 +210,8 @@ class JobObserver:
                 continue
             if lease.ends_at_s is None or lease.evict_at_s is not None or name in memory.final:
                 continue
+            if lease.wanted_until_s is not None and lease.ends_at_s < lease.wanted_until_s:
+                continue  # its cloud renews it
             whole_s = lease.ends_at_s - lease.starts_at_s
             if attempt.began_at is None or attempt.plan.lifetime_s is None:
                 continue

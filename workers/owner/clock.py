@@ -74,7 +74,7 @@ def advance(state: OwnerState, writer: EventWriter, at_s: float, phase: int = PH
 
 
 def _renew(state: OwnerState, writer: EventWriter, lease_id: str, now_s: float) -> None:
-    """Promise a renewable lease more of what it wants, or warn its holder that there is no more."""
+    """Promise a renewable lease more of what it wants, or warn its holder that there is no more now."""
     lease = state.answer_log.get(lease_id)
     assert isinstance(lease, Lease)
     terms = terms_of(lease)
@@ -82,7 +82,7 @@ def _renew(state: OwnerState, writer: EventWriter, lease_id: str, now_s: float) 
     changes = renew(state.cloud, lease.id, terms, now_s)
     if not isinstance(changes, Refusal):
         writer.record_extension(lease, changes)
-    elif not (changes.reason.retryable and state.renewals.postpone(lease, now_s)):
+    else:
         refusal = to_refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
         warned = lease.model_copy(update={"warned_at_s": now_s})
         writer.emit(EventKind.WARNED, now_s, lease=warned, refusal=refusal, cause=changes.reason.value)

@@ -90,6 +90,7 @@ def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease
         "table_version": None if instance.risk is None else table_version,
         "promised_at_s": change.at_s,
         "extensions": lease.extensions + 1,
+        "warned_at_s": None,
     }
     return lease.model_copy(update={**_shared_fields(instance), "ends_at_s": instance.end_s, **promise})
 

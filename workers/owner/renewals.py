@@ -1,21 +1,20 @@
 """The schedule of renewable leases: when each is promised more (``cloudsim.cloud.renewals``).
 
-A lease that is not renewed ends at the end of its promise; its holder is warned before.
+The holder is warned of each renewal that is refused. It is tried again until the end of the promise is near;
+a lease that is not renewed ends then.
 """
 
 from __future__ import annotations
 
 from broker.contract import Lease, LeaseState
-from cloudsim.cloud.renewals import GIVEN_UP_AT, RenewalTerms
+from cloudsim.cloud.renewals import RenewalTerms
 
 
 def terms_of(lease: Lease) -> RenewalTerms | None:
-    """Return the terms on which a lease is renewed; None if it has been promised all that it wants."""
+    """Return the terms on which a lease is renewed; None if it is not renewable."""
     if lease.renewal_s is not None:
         return RenewalTerms(period_s=lease.renewal_s)
-    if lease.wanted_until_s is not None and _ends_at_s(lease) < lease.wanted_until_s:
-        return RenewalTerms(lease.wanted_until_s)
-    return None
+    return None if lease.wanted_until_s is None else RenewalTerms(lease.wanted_until_s)
 
 
 class RenewalSchedule:
@@ -27,15 +26,18 @@ class RenewalSchedule:
 
     def note(self, lease: Lease) -> None:
         """Take the present state of a lease into account."""
+        due_s = None
         terms = terms_of(lease)
-        ends_anyway = lease.warned_at_s is not None or lease.evict_at_s is not None
-        if terms is not None and lease.state is LeaseState.RUNNING and not ends_anyway:
-            self._due_s[lease.id] = terms.due_s(_promised_at_s(lease), _ends_at_s(lease))
+        if terms is not None and lease.state is LeaseState.RUNNING and lease.evict_at_s is None:
+            assert lease.ends_at_s is not None
+            promised_at_s = lease.starts_at_s if lease.promised_at_s is None else lease.promised_at_s
+            due_s = terms.due_s(promised_at_s, lease.ends_at_s, lease.warned_at_s)
+        self._due_s.pop(lease.id, None)
+        self._bounded.discard(lease.id)
+        if terms is not None and due_s is not None:
+            self._due_s[lease.id] = due_s
             if terms.is_bounded:
                 self._bounded.add(lease.id)
-        else:
-            self._due_s.pop(lease.id, None)
-            self._bounded.discard(lease.id)
 
     def next(self, *, bounded: bool = False) -> tuple[float, str] | None:
         """Return the time (cloud seconds) and id of the lease that is due next, or None.
@@ -44,20 +46,3 @@ class RenewalSchedule:
         """
         leases = self._bounded if bounded else self._due_s
         return min(((self._due_s[lease], lease) for lease in leases), default=None)
-
-    def postpone(self, lease: Lease, now_s: float) -> bool:
-        """Put a lease off half-way to its end; return False, and do nothing, when the end is too near."""
-        left_s = _ends_at_s(lease) - now_s
-        if left_s <= GIVEN_UP_AT * (_ends_at_s(lease) - _promised_at_s(lease)):
-            return False
-        self._due_s[lease.id] = now_s + left_s / 2
-        return True
-
-
-def _ends_at_s(lease: Lease) -> float:
-    assert lease.ends_at_s is not None
-    return lease.ends_at_s
-
-
-def _promised_at_s(lease: Lease) -> float:
-    return lease.starts_at_s if lease.promised_at_s is None else lease.promised_at_s

@@ -18,6 +18,7 @@ from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, try_parse_event
+from cloudsim.model.requests import LEAST_S
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +61,14 @@ class RenewalOfferService:
         lease, members = event.lease, await self._membership.members()
         others = [member.info.id for member in members if member.info.id not in (lease.cloud, lease.origin)]
         offers: list[QuoteView] = []
+        rest_s = _rest_s(lease)
         trace_time = any(member.info.time == "trace" for member in members)
         if others:
             request = QuoteRequest(
                 origin=lease.origin,
                 cores=[lease.cores],
-                lifetime_s=_rest_s(lease),
+                lifetime_s=rest_s,
+                least_s=None if lease.wanted_until_s is None or rest_s is None else min(rest_s, LEAST_S),
                 sla=lease.promised_sla,
                 targets=tuple(others),
                 resources=lease.amounts,

@@ -129,7 +129,8 @@ def quotes_table(
     )
     for answer in sorted(answers, key=lambda answer: sizes.index(answer.cores or sizes[0])):
         if answer.answer == "quote":
-            verdict, risk, survives_s = _promise_text(answer), answer.eviction_probability, answer.survives_s
+            verdict = _promise_text(answer, request.lifetime_s)
+            risk, survives_s = answer.eviction_probability, answer.survives_s
         else:
             verdict = f"[red]no[/red], {_reason_text(answer)}"
             risk, survives_s = answer.counter_offers.sla, answer.counter_offers.lifetime_s
@@ -146,8 +147,10 @@ def quotes_table(
     return table
 
 
-def _promise_text(quote: QuoteView) -> str:
+def _promise_text(quote: QuoteView, lifetime_s: float | None) -> str:
     text = "[green]yes[/green]"
+    if lifetime_s is not None and quote.survives_s is not None and quote.survives_s < lifetime_s:
+        text += f", {formatting.duration(quote.survives_s)} of it at first"
     if quote.pool is not None:
         text += f", pool {quote.pool}"
     if quote.admission == "population" and quote.eviction_probability is not None:

@@ -2,7 +2,7 @@
 
 Requests that overflow come when clouds are full together, while a table speaks for a birth at any time. Each
 federation is replayed with overflow taken for any other request (``overflow_peaks`` 0), and with room for one
-peak more than the history has shown (1, the rule; ``cloudsim.admission.population.Threshold.with_peaks``).
+peak more than the history has shown (1, the rule; ``cloudsim.admission.population.risk_of_peaks``).
 All spot is overflow. A seed draws the window of the recorded traces, or the synthetic clouds.
 
 The rule was chosen on other data: 30 days of synthetic clouds, and ten windows of A and B beside C and D.

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cloudsim.admission.rule import AdmissionRule
-from cloudsim.cloud.renewals import LEAST_S
 from cloudsim.experiments.drawing import (
     Dot,
     Figure,
@@ -32,7 +31,7 @@ from cloudsim.experiments.promise.pairs import needs, read_pair, shape
 from cloudsim.experiments.promise.published_numbers import BASELINE_COUNTS
 from cloudsim.experiments.runs import single_cloud_row
 from cloudsim.federation.report import realised_rate
-from cloudsim.model.requests import Mode
+from cloudsim.model.requests import LEAST_S, Mode
 from cloudsim.plots import GREY
 from cloudsim.prediction.rule import rule_for
 from cloudsim.traces.formats import read

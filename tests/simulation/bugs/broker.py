@@ -24,7 +24,7 @@ def decided_by_itself(
     return result
 
 
-@mutation(BROKER_BUGS, "callers get each other's outcomes", _split, seed=1)
+@mutation(BROKER_BUGS, "callers get each other's outcomes", _split, seed=2)
 def split_askew(sound: Sound, outcomes: Sequence[Any], counts: Sequence[int]) -> list[Sequence[Any]]:
     parts: list[Sequence[Any]] = sound(outcomes, counts)
     return [*parts[1:], parts[0]] if len(set(counts)) == 1 else parts
@@ -57,7 +57,7 @@ async def never_give_up(
     await sound(store, principal, key, ms or 120_000, token)
 
 
-@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=12)
+@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=51)
 async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[AttemptDecision]) -> Any:
     return [*await store.decide(decisions[:1]), *await store.decide(decisions[1:])]
 

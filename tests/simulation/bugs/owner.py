@@ -19,7 +19,10 @@ from broker.contract import (
 )
 from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Journal
-from cloudsim.model.changes import End, Ended
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.renewals import RenewalTerms, renew
+from cloudsim.model.changes import Change, End, Ended
+from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind
 from tests.simulation.bugs.bug import Bug, mutation
 from workers.owner import lease_changes, on_demand
@@ -29,6 +32,7 @@ from workers.owner.lease_changes import _lasts_until
 from workers.owner.owner import Owner
 from workers.owner.process import OwnerProcess
 from workers.owner.recovery import Recovery
+from workers.owner.renewals import RenewalSchedule
 from workers.owner.state import OwnerSpec, OwnerState
 
 OWNER_BUGS: list[Bug] = []
@@ -36,7 +40,7 @@ OWNER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(OWNER_BUGS, "confirmed twice", Owner._confirm, seed=12)
+@mutation(OWNER_BUGS, "confirmed twice", Owner._confirm, seed=14)
 def confirm_again(sound: Sound, owner: Owner, command: Confirm, at_s: float) -> Answer:
     owner._advance(at_s)
     lease = owner.state.answer_log.get(command.attempt)
@@ -63,7 +67,7 @@ def reserved_or_confirmed(_sound: Sound, answer_log: AnswerLog) -> tuple[str, ..
     return tuple(lease.id for lease in answer_log.open_leases() if lease.kind is Kind.SPOT)
 
 
-@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=12)
+@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=17)
 def expire_at_once(sound: Sound, owner: Owner, now_s: float, now: str, monotonic_s: float) -> Decisions:
     spec = owner.spec
     owner.spec = replace(spec, reservation_ttl_s=0.1)
@@ -102,7 +106,7 @@ def emit_with_a_gap(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
     sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=7)
+@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=0)
 def forget_spot_refusals(sound: Sound, state: OwnerState, entry_id: str, kind: Kind) -> Answer | None:
     known: Answer | None = sound(state, entry_id, kind)
     return None if kind is Kind.SPOT and isinstance(known, RefusalView) else known
@@ -114,7 +118,7 @@ def forget_own_refusals(sound: Sound, state: OwnerState, command: StartOnDemand)
     return None if isinstance(answer, RefusalView) else answer
 
 
-@mutation(OWNER_BUGS, "extended to an earlier end", _lasts_until, seed=0)
+@mutation(OWNER_BUGS, "extended to an earlier end", _lasts_until, seed=2)
 def lasts_never_long_enough(_sound: Sound, _lease: Lease, _until_s: float) -> bool:
     return False
 
@@ -176,3 +180,18 @@ def no_events(_sound: Sound, _recovery: Recovery, *, whole: bool) -> Iterator[Ev
 @mutation(OWNER_BUGS, "unreadable entries thrown away", Journal._put_aside, seed=2)
 def throw_away(_sound: Sound, _journal: Journal, *_entry: object) -> None:
     return None
+
+
+@mutation(OWNER_BUGS, "renewals forgotten", RenewalSchedule.note)
+def note_no_renewable(sound: Sound, schedule: RenewalSchedule, lease: Lease) -> None:
+    if lease.wanted_until_s is None:
+        sound(schedule, lease)
+
+
+@mutation(OWNER_BUGS, "renewed beyond what it wants", renew, seed=12)
+def renew_beyond(
+    sound: Sound, cloud: Cloud, instance_id: str, terms: RenewalTerms, now_s: float
+) -> list[Change] | Refusal:
+    further = replace(terms, until_s=terms.until_s + 1.0)
+    answer: list[Change] | Refusal = sound(cloud, instance_id, further, now_s)
+    return answer

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cloudsim.admission.promise_ledger import Account
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.renewals import RenewalTerms, may_renew
 from cloudsim.cloud.spec import CloudSpec
@@ -94,8 +95,7 @@ def cloud_with(own_peak_cores: int, admitted: int, running: tuple[int, ...]) -> 
         cloud.advance(2.0)
     for number, cores in enumerate(running):
         cloud.apply(Started(Instance(f"s{number}", Kind.SPOT, cores, 0, 3.0, 1e6, number + 1, sla=SLA)))
-    cloud.ledger.account(SLA).running = 0  # they count among the admitted
-    cloud.ledger.account(SLA).completed = admitted
+    cloud.ledger._accounts[SLA] = Account(completed=admitted)  # those that run are among them
     return cloud
 
 
@@ -154,3 +154,14 @@ def test_an_instance_is_renewed_an_hour_before_a_long_promise_ends() -> None:
     assert RenewalTerms(1e9).due_s(0.0, 2 * DAY_S) == 2 * DAY_S - HOUR_S
     assert RenewalTerms(1e9).due_s(0.0, HOUR_S) == 0.75 * HOUR_S
     assert RenewalTerms(period_s=HOUR_S).due_s(0.0, DAY_S) == DAY_S - HOUR_S / 4
+
+
+def test_what_is_refused_is_tried_again_half_way_to_the_end_twice() -> None:
+    terms, ends_s = RenewalTerms(1e9), 2 * DAY_S
+    tried_s = []
+    due_s = terms.due_s(0.0, ends_s)
+    while due_s is not None:
+        tried_s.append(ends_s - due_s)
+        due_s = terms.due_s(0.0, ends_s, due_s)
+    assert tried_s == [HOUR_S, HOUR_S / 2, HOUR_S / 4]
+    assert RenewalTerms(ends_s).due_s(0.0, ends_s) is None, "it has all that it wants"

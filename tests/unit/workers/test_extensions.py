@@ -39,7 +39,7 @@ def live() -> Live:
 def test_an_extension_is_a_public_event_and_a_new_promise(live: Live) -> None:
     longer = live.tell(extend("r.1", 130.0), 115.0).lease
     assert (longer.ends_at_s, longer.promised_at_s, longer.extensions) == (130.0, 115.0, 1)
-    assert longer.eviction_probability == pytest.approx((1 / 3 + 1 / 4) / 2)
+    assert longer.eviction_probability == 0.25
     assert (longer.promised_sla, longer.table_version) == (0.4, TABLE.version)
     event = live.events[-1]
     assert (event.kind, event.sequence, event.lease) == (EventKind.EXTENDED, 2, longer)
@@ -69,11 +69,11 @@ def test_a_refusal_says_what_would_be_accepted_and_that_is_accepted(live: Live) 
     refused = live.tell(extend("r.1", 140.0, "a"), 115.0)
     assert isinstance(refused, RefusalView)
     assert refused.reason is RefusalReason.RISK_TOO_HIGH
-    assert refused.counter_offers.lifetime_s == 30.0
+    assert refused.counter_offers.lifetime_s == 35.0
     sla = refused.counter_offers.sla
     assert sla is not None
     assert refused.table_age_s == pytest.approx(115.0 - 1e6)
-    assert lease_state(live.tell(extend("r.1", 100.0 + 30.0, "b"), 115.0)) is LeaseState.RUNNING
+    assert lease_state(live.tell(extend("r.1", 100.0 + 35.0, "b"), 115.0)) is LeaseState.RUNNING
     assert live.tell(extend("r.1", 140.0, "c", sla=sla), 115.0).lease.promised_sla == sla
 
 

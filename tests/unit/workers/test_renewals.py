@@ -23,6 +23,8 @@ from tests.unit.workers.owners import (
 
 #: With three slots free nobody is evicted in the first 1000 s; half of them at 1000 s, the rest at 2000 s.
 SAFE_AT_FIRST = table((1000, True), (2000, True), (2500, False))
+#: A hundredth are evicted in the first 10 s.
+RISKY = table(*[(10, True)] * 20, *[(2500, False)] * 80)
 
 
 def endless(attempt: str, sla: float = 0.1) -> object:
@@ -51,19 +53,23 @@ def test_it_is_renewed_a_quarter_before_its_end_until_that_fails(live: Live) -> 
     first = live.events[0].lease
     assert first is not None
     assert (first.ends_at_s, first.renewal_s, first.eviction_probability) == (400.0, 400.0, 0.0)
+    pass_time(live, 800.0)
+    live.owner.cloud.table = RISKY
     pass_time(live, 5000.0)
     assert told(live) == [
         (EventKind.ADMITTED, 0.0, 400.0),
         (EventKind.EXTENDED, 300.0, 700.0),
         (EventKind.EXTENDED, 600.0, 1000.0),
         (EventKind.WARNED, 900.0, 1000.0),
+        (EventKind.WARNED, 950.0, 1000.0),
+        (EventKind.WARNED, 975.0, 1000.0),
         (EventKind.COMPLETED, 1000.0, 1000.0),
     ]
     assert [event.cause for event in live.events[2:5]] == ["renewal", "renewal", "risk_too_high"]
     warned = live.events[4]
     assert warned.refusal is not None
     assert warned.refusal.reason is RefusalReason.RISK_TOO_HIGH
-    assert warned.refusal.counter_offers.sla == pytest.approx(1 / 6)
+    assert warned.refusal.counter_offers.sla == pytest.approx(0.2)
     live.crash()
     check_journal(live.events)
     check_history_replays(live.owner, live.events)
@@ -73,12 +79,17 @@ def test_it_makes_no_difference_how_often_the_owner_looks(live: Live) -> None:
     other = Live(live.spec, SAFE_AT_FIRST)
     other.tell(endless("r.1"), 0.0)
     other.tell(confirm("r.1"), 0.0)
+    pass_time(other, 800.0)
+    other.owner.cloud.table = RISKY
     for at_s in range(0, 1200, 7):
         pass_time(live, float(at_s))
         if at_s % 10 == 0:
             live.crash()
+        if at_s == 798:
+            live.owner.cloud.table = live.table = RISKY
     pass_time(other, 1200.0)
     assert told(live) == told(other)
+    assert live.kinds().count(EventKind.WARNED) == 3
 
 
 def test_less_than_a_period_is_promised_where_the_sla_allows_no_more() -> None:
@@ -95,10 +106,9 @@ def test_a_last_renewal_may_be_shorter() -> None:
     live = Live(spec((3,), renewal_s=600.0), SAFE_AT_FIRST)
     live.tell(endless("r.1"), 0.0)
     live.tell(confirm("r.1"), 0.0)
-    pass_time(live, 5000.0)
-    assert [one for one in told(live) if one[0] is EventKind.EXTENDED] == [
-        (EventKind.EXTENDED, 450.0, 1000.0)
-    ]
+    live.owner.cloud.table = table((500, True), (2500, False))
+    pass_time(live, 1000.0)
+    assert told(live)[1:] == [(EventKind.EXTENDED, 450.0, 950.0), (EventKind.EXTENDED, 825.0, 1325.0)]
 
 
 def test_what_its_holder_extended_by_many_periods_is_renewed_near_the_new_end(live: Live) -> None:
@@ -114,16 +124,18 @@ def test_what_its_holder_extended_by_many_periods_is_renewed_near_the_new_end(li
     check_journal(other.events)
 
 
-def test_an_owner_that_has_no_table_yet_tries_again_before_it_warns(live: Live) -> None:
+def test_what_was_refused_is_tried_again_before_it_ends(live: Live) -> None:
     live.owner.cloud.table = None
     pass_time(live, 310.0)
-    assert live.kinds()[-1] is EventKind.ADMITTED
+    live.crash()
     live.owner.cloud.table = SAFE_AT_FIRST
     pass_time(live, 360.0)
-    assert told(live)[-1] == (EventKind.EXTENDED, 350.0, 750.0)
-    live.owner.cloud.table = None
-    pass_time(live, 750.0)
-    assert [kind for kind, _, _ in told(live)[-2:]] == [EventKind.WARNED, EventKind.COMPLETED]
+    assert told(live)[1:] == [(EventKind.WARNED, 300.0, 400.0), (EventKind.EXTENDED, 350.0, 750.0)]
+    lease = live.events[-1].lease
+    assert lease is not None
+    assert lease.warned_at_s is None, "it is renewed again"
+    pass_time(live, 660.0)
+    assert told(live)[-1] == (EventKind.EXTENDED, 650.0, 1050.0)
 
 
 def test_what_ends_is_not_renewed(live: Live) -> None:
@@ -148,16 +160,17 @@ def offer(cloud: str) -> QuoteView:
 def test_the_holder_hears_once_what_other_clouds_would_promise(live: Live) -> None:
     offers = Migrate(**command_id(), lease="r.1", offers=(offer("B"),))
     assert not_found(live.tell(offers, 100.0)), "it is renewed yet"
-    pass_time(live, 950.0)
-    live.tell(offers, 950.0)
+    live.table = live.owner.cloud.table = RISKY
+    pass_time(live, 340.0)
+    live.tell(offers, 340.0)
     live.crash()
-    live.tell(offers, 951.0)
+    live.tell(offers, 351.0)
     events: list[Event] = [event for event in live.events if event.kind is EventKind.OFFERED]
     assert [[one.cloud for one in event.offers] for event in events] == [["B"]]
     assert events[0].lease is not None
     assert events[0].lease.state is LeaseState.RUNNING
-    pass_time(live, 1100.0)
-    assert not_found(live.tell(Migrate(**command_id(), lease="nobody", offers=()), 1100.0))
+    pass_time(live, 500.0)
+    assert not_found(live.tell(Migrate(**command_id(), lease="nobody", offers=()), 500.0))
     check_journal(live.events)
 
 
