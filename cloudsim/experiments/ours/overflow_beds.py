@@ -32,7 +32,7 @@ from cloudsim.traces.formats import read
 from cloudsim.traces.synthesis import bursty_trace
 from cloudsim.traces.trace import Trace
 
-#: Of the synthetic clouds the seeds from 1 to 10 chose the rule: ``promise_map`` draws none of them.
+#: Of the synthetic clouds the seeds from 1 to 10 chose the rule: ``promise_map`` begins after them.
 FIRST_SEED = 101
 #: Column rule → ``AdmissionRule.overflow_peaks``.
 BEFORE, AFTER = "as any other", "one peak more"
