@@ -253,6 +253,17 @@ def test_overflow_leaves_room_for_one_peak_more_than_the_history_has_shown() -> 
         assert papers.quote(request).eviction_probability == 0
 
 
+def test_a_cloud_may_leave_room_for_a_peak_more_whoever_asks() -> None:
+    cloud = Cloud(CloudSpec("a", (8,), admission=AdmissionRule(peaks=1.0)))
+    cloud.table = harmless_table((8,))
+    cloud.table.made_at_s = 400 * PEAK_S
+    for request_id in ("r", "overflow/b/r/1"):  # an overflow counts no peak twice
+        for hours, admitted in ((2.9, True), (3.1, False)):
+            answer = cloud.quote(spot(request_id, sla=0.01, lifetime_s=hours * PEAK_S))
+            assert isinstance(answer, Quote) is admitted
+            assert answer.eviction_probability == pytest.approx((hours + 1) / 400)
+
+
 @pytest.mark.parametrize(
     ("request_id", "origin", "door"),
     [
