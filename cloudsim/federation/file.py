@@ -20,7 +20,7 @@ from cloudsim.admission.rule import AdmissionRule
 from cloudsim.cloud.headroom import headroom_of
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.file_schema import CloudTable, FederationFile, PriceTrace, WorkloadTable, spec_error
-from cloudsim.federation.model import FederatedCloud, Federation, Prices, Workload
+from cloudsim.federation.model import FederatedCloud, Federation, PlannedDrain, Prices, Workload
 from cloudsim.federation.traces import NO_LOAD, Traces, WarningHandler
 from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import NodeDetails, groups_of, nodes_of, shape_of
@@ -123,6 +123,19 @@ def _cloud(table: CloudTable, where: str, traces: Traces, flavours: Flavours) ->
         instances=table.instances,
         sells_on_demand=table.sells_on_demand,
         retry_s=table.retry_s if table.direct else None,
+        drains=_drains(table, where, len(node_cores)),
+    )
+
+
+def _drains(table: CloudTable, where: str, node_count: int) -> tuple[PlannedDrain, ...]:
+    for number, drain in enumerate(table.drains):
+        if drain.nodes is not None and max(drain.nodes) >= node_count:
+            raise SpecError(
+                f"the cloud has nodes 0 to {node_count - 1}", field=f"{where}.drains[{number}].nodes"
+            )
+    return tuple(
+        PlannedDrain(drain.at_s, None if drain.nodes is None else tuple(drain.nodes), drain.until_s)
+        for drain in table.drains
     )
 
 
