@@ -490,18 +490,18 @@ def _draw(rows: Sequence[Row]) -> Figure:
         for number, sla in enumerate(slas):
             evicted, admitted, completed = axes[3 * number : 3 * number + 3]
             part = where(own, sla=sla)
-            _draw_dots(evicted, part, places, "evicted_share", "before_evicted")
+            most = 12 * sla
+            _draw_dots(evicted, part, places, ("evicted_share", "before_evicted"), most)
             evicted.axvline(sla, ls=":", color=GREY, lw=1.4, zorder=0)
             evicted.set_xscale("symlog", linthresh=sla, linscale=1.5)
             marks = [0, sla / 2, sla, 3 * sla, 10 * sla]
             evicted.set_xticks(marks, [f"{mark:g}".removeprefix("0") or "0" for mark in marks], minor=False)
             evicted.set_xticks([], minor=True)
-            evicted.set_xlim(0, 12 * sla)
+            evicted.set_xlim(0, most)
             evicted.set_title(f"SLA {sla:g}: evicted ÷ admitted", loc="left", fontsize=9)
             for panel, name in ((admitted, "admitted"), (completed, "completed")):
-                _draw_dots(
-                    panel, part, places, "admitted_share" if panel is admitted else name, f"before_{name}"
-                )
+                column = "admitted_share" if panel is admitted else name
+                _draw_dots(panel, part, places, (column, f"before_{name}"), 1.0)
                 panel.set_xlim(0, 1)
                 panel.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
                 panel.set_title(name, loc="left", fontsize=9)
@@ -517,20 +517,28 @@ def _place(row: Row) -> str:
     return f"{row['bed']} · {row['platform']}"
 
 
-def _draw_dots(axes: Axes, rows: Sequence[Row], places: Mapping[str, int], column: str, before: str) -> None:
-    """Draw a column from left to right, a mark a row; hollow marks fall short of their bar."""
+def _draw_dots(
+    axes: Axes, rows: Sequence[Row], places: Mapping[str, int], columns: tuple[str, str], most: float
+) -> None:
+    """Draw a column and what it was before, a mark a row, those above ``most`` there.
+
+    Hollow marks fall short of their bar.
+    """
+    column, before = columns
     for number, ((door, rule), (colour, marker)) in enumerate(_LOOKS.items()):
         shift = 0.24 - 0.16 * number
         for row in where(rows, door=door, rule=rule):
             y, value = places[_place(row)] + shift, row[column]
             if row[before] is not None:
-                axes.plot(row[before], y, "|", color=colour, ms=6, mew=1.2, clip_on=False, label="before")
+                axes.plot(
+                    min(row[before], most), y, "|", color=colour, ms=6, mew=1.2, clip_on=False, label="before"
+                )
             if value is None:
                 continue
             if column == "evicted_share":
                 axes.plot([row["evicted_low"], row["evicted_high"]], [y, y], color=colour, lw=1, zorder=2)
             axes.plot(
-                value, y, marker, color=colour, ms=4.5, mew=1, zorder=3, clip_on=False,
+                min(value, most), y, marker, color=colour, ms=4.5, mew=1, zorder=3, clip_on=False,
                 mfc="white" if row["short"] else colour, label=f"{door}, {rule}",
             )  # fmt: skip
 
