@@ -32,12 +32,18 @@ class AdmissionRule:
 
     mode: to whom the SLA is a promise. history_lifetimes: see ``evidence_s``; 0 asks for no more than one
     sample followed up so long (the papers' rule). overflow_peaks: see
-    ``risk_of_peaks``; 0 takes overflow for any other request.
+    ``risk_of_peaks``; 0 takes overflow for any other request. peaks: the same for all requests, on a cloud
+    that takes all its spot back at once.
     """
 
     mode: Mode = Mode.STRICT
     history_lifetimes: float = 0.04
     overflow_peaks: float = 1.0
+    peaks: float = 0.0
+
+    def peaks_of(self, door: Door) -> float:
+        """Return how many peaks more than the history has shown a request leaves room for."""
+        return max(self.peaks, self.overflow_peaks) if door is Door.OVERFLOW else self.peaks
 
 
 STRICT_RULE = AdmissionRule()
@@ -115,7 +121,7 @@ def examine(
     assert request.lifetime_s is not None, "a spot request names its lifetime"
     assert request.sla is not None
     threshold = threshold or Threshold(request.sla, 0.0)
-    peaks_per_s = rule.overflow_peaks / table.made_at_s if request.door is Door.OVERFLOW else 0.0
+    peaks_per_s = rule.peaks_of(request.door) / table.made_at_s
     threshold = threshold.with_peaks(peaks_per_s)
     horizons_s = table.release_horizons_s(cores, amounts)
     if horizons_s:

@@ -27,7 +27,6 @@ MODULES = {
     "placement": "promise.placement",
     "line-ups": "preemption.lineups",
     "overflow": "ours.overflow",
-    "overflow-promise": "ours.overflow_promise",
     "headroom": "promise.headroom",
     "volatile-simple": "volatile.simple",
     "volatile-exemplars": "volatile.exemplars",

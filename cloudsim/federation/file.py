@@ -19,8 +19,8 @@ from cloudsim.admission.pools import POOLS, Pools
 from cloudsim.admission.rule import AdmissionRule
 from cloudsim.cloud.headroom import headroom_of
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file_schema import CloudTable, FederationFile, WorkloadTable, spec_error
-from cloudsim.federation.model import FederatedCloud, Federation, Prices, Workload
+from cloudsim.federation.file_schema import CloudTable, FederationFile, PriceTrace, WorkloadTable, spec_error
+from cloudsim.federation.model import FederatedCloud, Federation, PlannedDrain, Prices, Workload
 from cloudsim.federation.traces import NO_LOAD, Traces, WarningHandler
 from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import NodeDetails, groups_of, nodes_of, shape_of
@@ -123,6 +123,19 @@ def _cloud(table: CloudTable, where: str, traces: Traces, flavours: Flavours) ->
         instances=table.instances,
         sells_on_demand=table.sells_on_demand,
         retry_s=table.retry_s if table.direct else None,
+        drains=_drains(table, where, len(node_cores)),
+    )
+
+
+def _drains(table: CloudTable, where: str, node_count: int) -> tuple[PlannedDrain, ...]:
+    for number, drain in enumerate(table.drains):
+        if drain.nodes is not None and max(drain.nodes) >= node_count:
+            raise SpecError(
+                f"the cloud has nodes 0 to {node_count - 1}", field=f"{where}.drains[{number}].nodes"
+            )
+    return tuple(
+        PlannedDrain(drain.at_s, None if drain.nodes is None else tuple(drain.nodes), drain.until_s)
+        for drain in table.drains
     )
 
 
@@ -163,13 +176,15 @@ def _spec(table: CloudTable, where: str, node_cores: tuple[int, ...], details: N
     fair_share = None
     if table.fair_share_s is not None:
         fair_share = FairShare(table.fair_share_s, tuple(sorted(table.fair_share_weights.items())))
+    # A rise of the price evicts all spot at once, and nothing before the first rise tells of it.
+    peaks = 1.0 if isinstance(table.trace, PriceTrace) else 0.0
     return CloudSpec(
         table.id,
         node_cores,
         details,
         _lineup(table),
         table.grace_s,
-        admission=AdmissionRule(table.admission),
+        admission=AdmissionRule(table.admission, peaks=peaks),
         prediction=rule_for(table.admission),
         spot_caps=SpotCaps(table.spot_cap_cores, tuple(sorted(table.spot_caps.items()))),
         fair_share=fair_share,

@@ -281,6 +281,22 @@ def _check_eviction(name: Any) -> Any:
     return name
 
 
+class DrainTable(StrictTable):
+    """A drain of nodes for maintenance."""
+
+    at_s: Duration = Field(alias="at", description="When the nodes close and their spot leaves.")
+    nodes: list[Annotated[int, Field(ge=0)]] | None = Field(
+        None, min_length=1, description="Numbers of the nodes, from 0; left out: all."
+    )
+    until_s: Duration | None = Field(None, alias="until", description="When they open again.")
+
+    @model_validator(mode="after")
+    def _check_times(self) -> Self:
+        if self.until_s is not None and self.until_s <= self.at_s:
+            raise _field_error(".until", "is when the nodes open again, after at")
+        return self
+
+
 class CloudTable(StrictTable):
     """A member of the federation."""
 
@@ -313,6 +329,7 @@ class CloudTable(StrictTable):
         RETRY_S, alias="retry", description="How soon own users come again when there is no room."
     )
     grace_s: Duration = Field(0.0, alias="grace", description="Notice before an instance must leave.")
+    drains: list[DrainTable] = Field([], description="When nodes are drained. Replays only.")
     overflow: bool = Field(False, description="Offer own requests that it must turn away to the others.")
     overflow_sla: Probability | None = Field(
         None, description="The promise asked for overflow; left out: no guarantee."

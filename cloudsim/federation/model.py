@@ -30,6 +30,15 @@ class Prices:
 
 
 @dataclass(frozen=True)
+class PlannedDrain:
+    """A drain of nodes (None: all) in a replay, and when they open again (None: never)."""
+
+    at_s: float
+    nodes: tuple[int, ...] | None = None
+    until_s: float | None = None
+
+
+@dataclass(frozen=True)
 class FederatedCloud:
     """A member: its cloud, and the on-demand load that it plays."""
 
@@ -51,6 +60,8 @@ class FederatedCloud:
     #: Seconds after which its users, who call it directly, come again when it has no room; None if they ask
     #: its owner, who evicts for them at once. Replays only.
     retry_s: float | None = None
+    #: Replays only: in a live federation operators drain nodes.
+    drains: tuple[PlannedDrain, ...] = ()
 
     @property
     def boot_s(self) -> float | None:

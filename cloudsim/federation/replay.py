@@ -19,9 +19,9 @@ from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.report import Tally
 from cloudsim.federation.request_outcomes import RequestOutcomes
-from cloudsim.history.event_log import PHASE_SPOT
+from cloudsim.history.event_log import PHASE_SPOT, PHASE_STOP
 from cloudsim.history.history import stop_phase
-from cloudsim.model.changes import Change, End, Ended, Started, TurnedAway
+from cloudsim.model.changes import DRAIN, Change, End, Ended, Started, TurnedAway
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Request
@@ -142,6 +142,15 @@ class _Renewal:
     promised_at_s: float
 
 
+@dataclass(frozen=True)
+class _NodeChange:
+    """Nodes (None: all) are drained, or open again."""
+
+    cloud: str
+    nodes: tuple[int, ...] | None
+    closed: bool
+
+
 class _ReplayRun:
     """All clouds, and the queue of what happens between them.
 
@@ -159,12 +168,18 @@ class _ReplayRun:
         overflows = any(member.overflow for member in federation.clouds)
         self._together = list(self._members.values()) if overflows else []
         self._queue: list[
-            tuple[float, int, int, _Offer | _Release | _Renewal]
+            tuple[float, int, int, _Offer | _Release | _Renewal | _NodeChange]
         ] = []  # heap of time, phase, number
         self._queued = 0
         self._offers: dict[str, _Offer] = {}  # by request id
         self._tally = Tally(federation)
         self._outcomes = outcomes
+        for member in federation.clouds:
+            for drain in member.drains:
+                self._push(drain.at_s, PHASE_STOP, _NodeChange(member.spec.id, drain.nodes, closed=True))
+                if drain.until_s is not None:
+                    opens = _NodeChange(member.spec.id, drain.nodes, closed=False)
+                    self._push(drain.until_s, PHASE_SPOT, opens)
 
     def go_on(self, at_s: float, phase: int) -> None:
         """Play releases, offers and all that leads to offers, up to and including this moment."""
@@ -185,6 +200,8 @@ class _ReplayRun:
                         self._release(now_s, now_phase, item)
                     case _Renewal():
                         self._renew(now_s, item)
+                    case _NodeChange():
+                        self._change_nodes(now_s, now_phase, item)
 
     def ask(self, now_s: float, request: Request, targets: Iterable[str], *, overflow: bool = False) -> None:
         """Send a spot request to its targets; the tightest fit of those that quote takes it."""
@@ -229,7 +246,7 @@ class _ReplayRun:
                 self._tally.delayed(member.id, member.cloud.delays_s)
         return self._tally.as_dict()
 
-    def _push(self, at_s: float, phase: int, item: _Offer | _Release | _Renewal) -> None:
+    def _push(self, at_s: float, phase: int, item: _Offer | _Release | _Renewal | _NodeChange) -> None:
         self._queued += 1
         heapq.heappush(self._queue, (at_s, phase, self._queued, item))
 
@@ -237,6 +254,14 @@ class _ReplayRun:
         member = self._members[release.cloud]
         self._advance(member, now_s, phase)
         self._count(member, member.cloud.end(release.instance, now_s, End.CANCELLED))
+
+    def _change_nodes(self, now_s: float, phase: int, change: _NodeChange) -> None:
+        member = self._members[change.cloud]
+        self._advance(member, now_s, phase)
+        if change.closed:
+            self._count(member, member.cloud.drain(change.nodes, now_s, f"{DRAIN}schedule"))
+        else:
+            self._count(member, member.cloud.reopen(change.nodes, now_s))
 
     def _await_renewal(self, renewal: _Renewal, refused_at_s: float | None = None) -> None:
         instance = self._members[renewal.cloud].cloud.inventory.get(renewal.instance)

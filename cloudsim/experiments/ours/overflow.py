@@ -47,7 +47,7 @@ def run(
     at_home, elsewhere (its own, completed on another cloud), lost (all other requests), taken (instances of
     others that it admitted), evicted_here (of these), utilisation; with overflow also offers,
     offers_admitted, evicted (its own, elsewhere), evicted_share, evicted_low, evicted_high,
-    on_demand_core_hours_elsewhere and core_hours_lost (to these evictions).
+    core_hours_offered, on_demand_core_hours_elsewhere and core_hours_lost (to these evictions).
     """
     clouds = []
     for cloud, count in nodes.items():
@@ -85,6 +85,7 @@ def _row(name: str, cloud: Mapping[str, Any], overflow: Mapping[str, Any] | None
             "offers": overflow["requests"],
             "offers_admitted": overflow["admitted"],
             **{key: overflow[key] for key in ("evicted", "evicted_share", "evicted_low", "evicted_high")},
+            "core_hours_offered": hours["requested"],
             "on_demand_core_hours_elsewhere": hours["completed"],
             "core_hours_lost": hours["lost"],
         }

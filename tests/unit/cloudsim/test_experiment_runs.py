@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cloudsim.experiments.experiment import Experiment
-from cloudsim.experiments.ours import overflow, overflow_promise
+from cloudsim.experiments.ours import overflow
 from cloudsim.experiments.promise import overestimates, placement
 from cloudsim.experiments.runs import single_cloud_row
 from cloudsim.model.binomial import clopper_pearson
@@ -90,7 +90,7 @@ def test_windows_begin_at_zero_and_keep_what_fits_on_a_node() -> None:
 
 @pytest.mark.parametrize(
     "experiment",
-    [overestimates.EXPERIMENT, placement.EXPERIMENT, overflow.EXPERIMENT, overflow_promise.EXPERIMENT],
+    [overestimates.EXPERIMENT, placement.EXPERIMENT, overflow.EXPERIMENT],
     ids=lambda e: e.name,
 )
 def test_a_quick_run_of_the_experiment(experiment: Experiment, data_dir: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cloudsim.federation.file import load_federation
+from cloudsim.federation.model import PlannedDrain
 from cloudsim.model.errors import InputError
 from cloudsim.model.nodes import NodeDetails, NodeGroup, groups_of, nodes_of, shape_of
 from cloudsim.model.requests import Spread
@@ -23,6 +24,7 @@ large = { cores = 4, memory_mb = 8000, gpus = 1 }
 id = "A"
 lineup = "partial-hour"
 grace = "2m"
+drains = [{ at = "6h", nodes = [2], until = "1d" }, { at = "30h" }]
 trace = { synthetic = "table-1", hours = 3 }
 nodes = [
     { count = 2, cores = 8, memory_mb = 16000, labels = { zone = "north" }, overcommit = { cores = 1.5 } },
@@ -64,10 +66,12 @@ def test_groups_of_nodes_have_more_than_cores(tmp_path: Path) -> None:
     assert (second.nodes, second.spec.node_cores, second.spec.details.amounts) == ("2x8", (8, 8), ())
 
 
-def test_line_up_and_grace(tmp_path: Path) -> None:
+def test_line_up_grace_and_drains(tmp_path: Path) -> None:
     first, second = load_federation(write(tmp_path, GOOD), None).clouds
     assert (first.spec.lineup, first.spec.grace_s) == (PARTIAL_HOUR, 120.0)
     assert (second.spec.lineup, second.spec.grace_s) == (YOUNGEST_JOB_FIRST, 0.0)
+    assert first.drains == (PlannedDrain(21_600.0, (2,), 86_400.0), PlannedDrain(108_000.0))
+    assert second.drains == ()
     for one in LINEUPS:
         text = GOOD.replace('"partial-hour"', f'"{one.name}"')
         assert load_federation(write(tmp_path, text), None).clouds[0].spec.lineup is one
@@ -128,6 +132,9 @@ def test_a_file_without_any_of_it_says_what_it_said_before(tmp_path: Path) -> No
         ('"partial-hour"', '"full-hour"', "cloud[0].lineup"),
         ('"partial-hour"', "7", "cloud[0].lineup"),
         ('grace = "2m"', 'grace = "soon"', "cloud[0].grace"),
+        ("nodes = [2]", "nodes = [3]", "cloud[0].drains[0].nodes"),
+        ("nodes = [2]", "nodes = []", "cloud[0].drains[0].nodes"),
+        ('until = "1d"', 'until = "6h"', "cloud[0].drains[0].until"),
         ("large = { cores = 4", "large = { cores = 1", "flavours.large"),
         ("large = { cores = 4", "large = { core = 4", "flavours.large.cores"),
         ("small = { cores = 1, memory_mb = 2000 }", "small = 1", "flavours.small"),

@@ -64,6 +64,7 @@ def test_a_cloud_plays_a_price_history(tmp_path: Path, trace: str) -> None:
     assert taken[2][2] == 1
     alone = "z1_" in trace  # nobody else says that somebody listened for an hour more
     assert own.last_stop_s == (8 if alone else 9) * 3600
+    assert cloud.spec.admission.peaks == 1, "its next rise is like none before"
 
 
 def test_a_bid_below_every_price_leaves_nothing(tmp_path: Path) -> None:
@@ -132,5 +133,5 @@ def test_two_private_clouds_and_a_public_one(data_dir: Path) -> None:
     assert told == ["2 gaps in 1 markets, the longest 56.4 h: prices are unknown in them."]
     report = replay(federation, seed=1, births=500)
     spot = report["clouds"]["public"]["spot"]
-    assert spot["admitted"] > 10
+    assert spot["admitted"] > 3
     assert all(row["evicted_low"] <= row["sla"] for row in report["total"]["by_sla"])

@@ -19,6 +19,7 @@ from cloudsim.model.instances import Instance, Placement, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Door, Kind, Mode, Request, door_of
 from cloudsim.prediction.lifetimes import LifetimeDistribution
+from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.pipeline import plan
 from tests.unit.workers.owners import harmless_table
@@ -251,6 +252,37 @@ def test_overflow_leaves_room_for_one_peak_more_than_the_history_has_shown() -> 
         assert isinstance(other, Quote)
         assert other.eviction_probability == 0
         assert papers.quote(request).eviction_probability == 0
+
+
+@pytest.mark.parametrize(("sla", "admitted"), [(0.01, 8), (0.05, 1)])
+def test_a_laxer_promise_may_admit_fewer_because_a_longer_lease_takes_the_room(
+    sla: float, admitted: int
+) -> None:
+    lived_s = np.where(np.arange(100) < 3, 5_000.0, 1e6)  # 3 of 100 are evicted in the second hour
+    samples = replace(
+        Samples.empty(1, 1e6), number=np.arange(100), birth_s=np.zeros(100), span_s=np.zeros(100),
+        free_slots=np.ones(100, np.int32), duration_s=lived_s, evicted=lived_s < 1e6,
+    )  # fmt: skip
+    cloud = Cloud(CloudSpec("a", (1,)))
+    cloud.table = QuantileTable.from_samples([samples], (1,), 1e6)
+    lifetimes_s = [8 * 3600.0, *[3600.0] * 8]  # one asks for eight hours, then one for each of them
+    answers = []
+    for number, lifetime_s in enumerate(lifetimes_s):
+        at_s = max(number - 1, 0) * 3600.0
+        cloud.advance(at_s)
+        answers.append(cloud.admit(spot(f"s{number}", sla=sla, lifetime_s=lifetime_s), at_s))
+    assert sum(not isinstance(answer, Refusal) for answer in answers) == admitted
+
+
+def test_a_cloud_may_leave_room_for_a_peak_more_whoever_asks() -> None:
+    cloud = Cloud(CloudSpec("a", (8,), admission=AdmissionRule(peaks=1.0)))
+    cloud.table = harmless_table((8,))
+    cloud.table.made_at_s = 400 * PEAK_S
+    for request_id in ("r", "overflow/b/r/1"):  # an overflow counts no peak twice
+        for hours, admitted in ((2.9, True), (3.1, False)):
+            answer = cloud.quote(spot(request_id, sla=0.01, lifetime_s=hours * PEAK_S))
+            assert isinstance(answer, Quote) is admitted
+            assert answer.eviction_probability == pytest.approx((hours + 1) / 400)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reply, Reserve, commands, replies
+from broker.contract import (
+    Ask,
+    Confirm,
+    Drain,
+    EventKind,
+    Finish,
+    RefusalView,
+    Reopen,
+    Reply,
+    Reserve,
+    commands,
+    replies,
+)
 from broker.contract.convert import to_needs_fields, to_quote
 from cloudsim.admission.rule import AdmissionRule
 from cloudsim.cloud.spec import CloudSpec, sampler_spec
-from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.federation.model import FederatedCloud, Federation, PlannedDrain, Workload
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.replay import replay
 from cloudsim.federation.report import Tally
@@ -27,6 +39,9 @@ from tests.unit.workers.owners import NOW, Live, command_id
 from workers.owner.state import OwnerSpec
 
 SEED, BIRTHS = 7, 100
+
+#: When an operator gives a cloud a command.
+Order = tuple[float, str, Drain | Reopen]
 
 
 def federation(
@@ -84,12 +99,22 @@ class Member(Live):
         return self.tell(command)
 
 
-def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
+def tell_due(members: dict[str, Member], orders: list[Order], before_s: float) -> None:
+    """Give the orders that come before a moment, each when its cloud has reached its time."""
+    while orders and orders[0][0] < before_s:
+        at_s, cloud, order = orders.pop(0)
+        members[cloud].advance(at_s)
+        members[cloud].tell(order)
+
+
+def drive(whole: Federation, crash_every: float, orders: list[Order] | None = None) -> dict[str, Any]:
     """The driver of a live federation, without the network between it and the owners."""
     members = {cloud.spec.id: Member(cloud, whole) for cloud in whole.clouds}
     order = list(members)
     tally = Tally(whole)
+    orders = list(orders or [])
     for number, (at_s, request, targets) in enumerate(whole.requests()):
+        tell_due(members, orders, at_s)
         tally.asked(request)
         wish = {
             "request": request.id, "origin": request.origin, "cores": request.cores,
@@ -158,6 +183,20 @@ def with_long_ones(workload: Workload) -> Workload:
 
 
 GRACE_S = 600.0
+
+
+def test_so_they_do_with_drains() -> None:
+    whole = federation(grace_s=GRACE_S)
+    drains = (PlannedDrain(90_000.5, (0, 1), 100_000.5), PlannedDrain(110_000.5))
+    planned = replace(whole, clouds=(replace(whole.clouds[0], drains=drains), whole.clouds[1]))
+    expected = replay(planned, seed=SEED, births=BIRTHS)
+    orders: list[Order] = [
+        (90_000.5, "A", Drain(**command_id(), nodes=(0, 1), by="ops")),
+        (100_000.5, "A", Reopen(**command_id(), nodes=(0, 1), by="ops")),
+        (110_000.5, "A", Drain(**command_id(), nodes=None, by="ops")),
+    ]
+    assert drive(whole, crash_every=400, orders=orders) == expected
+    assert expected["origins"]["A"]["refusals"]["no_such_node"] > 0, "all nodes are closed in the end"
 
 
 def test_so_they_do_with_notices() -> None:
