@@ -121,7 +121,8 @@ def examine(
     assert request.lifetime_s is not None, "a spot request names its lifetime"
     assert request.sla is not None
     threshold = threshold or Threshold(request.sla, 0.0)
-    peaks_per_s = rule.peaks_of(request.door) / table.made_at_s
+    peaks = rule.peaks_of(request.door)
+    peaks_per_s = peaks / table.made_at_s if peaks else 0.0
     threshold = threshold.with_peaks(peaks_per_s)
     horizons_s = table.release_horizons_s(cores, amounts)
     if horizons_s:
