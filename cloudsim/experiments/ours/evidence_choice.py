@@ -128,7 +128,7 @@ def _cases(quick: bool) -> list[Case]:
 
 
 class Choice(NamedTuple):
-    """What the choosing beds say.
+    """A choice holds what the choosing beds say of each candidate.
 
     held: by candidate, the one that asks for least first, the beds on which it keeps the promise in enough
     draws. unheld: the beds on which none does, which cannot choose.
