@@ -149,6 +149,8 @@ def long_lived(seed: int, hours: float = _LONG_LIVED_HOURS) -> Bed:
 
     Half of it is full of on-demand instances, and room is seldom short: nearly all samples still run when
     the history ends, so that it matters how they are counted.
+    Peaks that no history has shown break a strict .01 in a third of the draws, and no rule that was tried
+    keeps it in 38 of 40 (docs/design/prediction.md "The rule of evidence").
     """
     mu, sigma = 10.5, 1.0
     on_demand, spot = (
