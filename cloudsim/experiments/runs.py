@@ -8,9 +8,10 @@ from typing import Any
 
 from cloudsim.admission.rule import STRICT_RULE, AdmissionRule
 from cloudsim.cloud.spec import HOUR_S, CloudSpec
-from cloudsim.experiments.experiment import Row
+from cloudsim.experiments.experiment import Row, ratio
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
-from cloudsim.federation.replay import MakePredictor, replay
+from cloudsim.federation.replay import MakePredictor, complete_without_promise, replay
+from cloudsim.federation.report import work_shares
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.scheduling.inventory import parse_nodes
@@ -32,14 +33,24 @@ def _without_spot(nodes: str, on_demand: Trace, lineup: LineUp) -> Mapping[str, 
 
 
 @lru_cache(maxsize=16)
-def _without_sla(
+def _baseline(
     nodes: str, on_demand: Trace, spot: Trace, spot_delay_s: float, lineup: LineUp, asks_requested: bool
 ) -> float:
-    """Return the spot core-hours that complete when all that fits is admitted and nothing is promised."""
+    """Return the spot core-hours that complete when nothing is promised, for whatever SLA and rule."""
     cloud = FederatedCloud(CloudSpec(CLOUD, parse_nodes(nodes), lineup=lineup), nodes, on_demand)
     workload = Workload(SPOT, spot, spot_delay_s, None, (CLOUD,), asks_requested)
-    report = replay(Federation((cloud,), (workload,)), seed=0, births=1)
-    return float(report["origins"][SPOT]["spot_core_hours"]["completed"])
+    return complete_without_promise(Federation((cloud,), (workload,)))[SPOT]
+
+
+def share_of_work(*rows: Row) -> str:
+    """Write the completed shares of the spot core-hours that all rows requested, and of the baseline's.
+
+    The baseline admits all that fits and promises nothing.
+    """
+    completed = "spot_core_hours_completed"
+    of_requested = f"{ratio(rows, completed, 'spot_core_hours_requested'):.3f}".removeprefix("0")
+    of_baseline = f"{ratio(rows, completed, 'spot_core_hours_baseline'):.3f}".removeprefix("0")
+    return f"work {of_requested} ({of_baseline} of the baseline's)"
 
 
 def single_cloud_row(
@@ -66,12 +77,11 @@ def single_cloud_row(
     Columns: pair, nodes, sla, mode, lineup, seed, bursts; spot_requests, spot_admitted, spot_completed,
     evicted, evicted_share (None: nothing admitted) with its exact 95 % interval evicted_low and evicted_high;
     on_demand_requests, on_demand_admitted, on_demand_admitted_without_spot; spot_core_hours_requested,
-    spot_core_hours_completed, core_hours_lost (to evictions), completed_of_requested (core-hours; None:
-    nothing requested), spot_core_hours_baseline (completed when all that fits is admitted, without an SLA) and
-    completed_of_baseline (None: it completes nothing); utilisation and utilisation_without_spot (of the cores until the end of the
-    federation, instances of both kinds); refusals {reason: count}; by_size, a list of {cores, requests,
-    admitted, evicted, core_hours_requested, core_hours_completed}; with ``least_s`` also promises and
-    not_renewed.
+    spot_core_hours_completed, core_hours_lost (to evictions), spot_core_hours_baseline (completed when all
+    that fits is admitted without an SLA), completed_of_requested and completed_of_baseline (of core-hours;
+    None: none); utilisation and utilisation_without_spot (of the cores until the end of the federation,
+    instances of both kinds); refusals {reason: count}; by_size, a list of {cores, requests, admitted,
+    evicted, core_hours_requested, core_hours_completed}; with ``least_s`` also promises and not_renewed.
 
     Parameters
     ----------
@@ -109,7 +119,7 @@ def single_cloud_row(
     promises = asked.get("promises")
     baseline = hours["completed"]
     if sla is not None:
-        baseline = _without_sla(nodes, on_demand, spot, spot_delay_s, lineup, asks_requested)
+        baseline = _baseline(nodes, on_demand, spot, spot_delay_s, lineup, asks_requested)
     return {
         "pair": pair,
         "nodes": nodes,
@@ -129,9 +139,8 @@ def single_cloud_row(
         "spot_core_hours_requested": hours["requested"],
         "spot_core_hours_completed": hours["completed"],
         "core_hours_lost": hours["lost"],
-        "completed_of_requested": hours["completed"] / hours["requested"] if hours["requested"] else None,
         "spot_core_hours_baseline": baseline,
-        "completed_of_baseline": hours["completed"] / baseline if baseline else None,
+        **work_shares(hours, baseline),
         "utilisation": own["utilisation"],
         "utilisation_without_spot": without["utilisation"],
         "refusals": asked["refusals"],

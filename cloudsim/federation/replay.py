@@ -82,6 +82,16 @@ def replay(
     return run.finish()
 
 
+def complete_without_promise(federation: Federation) -> dict[str, float]:
+    """Return the spot core-hours by origin that complete when all that fits is admitted and nothing promised.
+
+    This is the papers' SLA-unaware baseline, on the same clouds.
+    """
+    workloads = tuple(replace(workload, sla=None, least_s=None) for workload in federation.workloads)
+    report = replay(replace(federation, workloads=workloads), seed=0, births=1)
+    return {origin: part["spot_core_hours"]["completed"] for origin, part in report["origins"].items()}
+
+
 class ReplayMember:
     """A cloud of the replay with the predictor that makes its tables."""
 

@@ -1,16 +1,16 @@
-"""Readings of the papers' method: what P1 and P2 leave open, varied and put beside every number that they print.
+"""Readings of the papers' method: what P1 and P2 leave open, varied and put beside every printed number.
 
 A reading says which history the virtual instances meet, when tables are made, how far an instance is
 followed, what becomes of one that is never evicted, and what is promised at a number of free slots that was
-never seen. Most histories do not depend on what is admitted: their samples are drawn once for the whole trace,
-and the table of any moment is cut out of them.
+never met. Most histories do not depend on what is admitted: their samples are drawn once for the whole
+trace, and the table of any moment is cut out of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache, partial
 from itertools import product
@@ -28,7 +28,6 @@ from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, dist
 from cloudsim.experiments.promise import beds, pairs
 from cloudsim.experiments.promise.published_numbers import (
     ADMITTED,
-    EVICTED,
     LIFETIME_S,
     PAIRS,
     UNAWARE,
@@ -37,13 +36,12 @@ from cloudsim.experiments.promise.published_numbers import (
     of_experiment,
     quantity,
 )
-from cloudsim.experiments.runs import SPOT_DELAY_S, single_cloud_row
+from cloudsim.experiments.runs import SPOT_DELAY_S, share_of_work, single_cloud_row
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.history.event_log import STOP, EventLog
 from cloudsim.model.changes import Change, End, Ended
 from cloudsim.model.instances import Quote
 from cloudsim.model.requests import Amounts
-from cloudsim.plots import INK
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.rule import Censoring, PredictionRule
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
@@ -96,6 +94,14 @@ class Unseen(StrEnum):
     OURS = "as spotfed does"  # risks on a line to 1, and small conditions joined
 
 
+class Born(StrEnum):
+    """Where in the trace virtual instances are born."""
+
+    ANY_TIME = "at any time"
+    STARTS = "at starts"
+    EVENTS = "at starts and stops"  # the lines of a trace, "random locations" of which P1 §III-C takes
+
+
 class Spot(StrEnum):
     """When spot requests come."""
 
@@ -116,8 +122,8 @@ class Reading:
         Births count for this many seconds.
     youngest
         The virtual instance always leaves first (P2 §2.4), not by its age.
-    at_starts
-        Virtual instances are born with recorded ones, not at random times.
+    born
+        Where virtual instances are born.
     cap_s
         Spot requests ask for no longer lifetime.
     fewer
@@ -131,7 +137,7 @@ class Reading:
     unseen: Unseen = Unseen.LINE
     youngest: bool = True
     window_s: float = math.inf
-    at_starts: bool = False
+    born: Born = Born.ANY_TIME
     spot: Spot = Spot.DELAYED
     delay_s: float = SPOT_DELAY_S
     cap_s: float = math.inf
@@ -149,8 +155,8 @@ class Reading:
             parts.append("always youngest" if self.youngest else "by age")
         if self.window_s < math.inf:
             parts.append(f"last {_duration(self.window_s)}")
-        if self.at_starts:
-            parts.append("born at starts")
+        if self.born is not Born.ANY_TIME:
+            parts.append(f"born {self.born.value}")
         if self.spot is not Spot.DELAYED:
             parts.append(f"spot {self.spot.value}")
         if self.delay_s != SPOT_DELAY_S:
@@ -196,22 +202,25 @@ class Load(NamedTuple):
     delay_s: float
 
 
-class _AdmitAll(QuantileTable):
-    """The table of a cloud on which nothing is ever evicted."""
-
-    def has(self, cores: int, amounts: Amounts = ()) -> bool:
-        return True
-
-    def release_horizons_s(self, cores: int, amounts: Amounts = ()) -> tuple[float, ...]:
-        return ()
-
-    def distribution(self, cores: int, free_slots: int, amounts: Amounts = ()) -> LifetimeDistribution:
-        return _promises(FOR_EVER_S)
-
-
 def _promises(lifetime_s: float) -> LifetimeDistribution:
     """Return a distribution that bears this lifetime at any SLA, and none that is longer."""
     return LifetimeDistribution(np.array([lifetime_s]), np.zeros(1), 1, 0)
+
+
+def _never_evicted(cores: int) -> Samples:
+    """Return samples that say: an instance of this size lives for ever."""
+    one, zero = np.ones(1), np.zeros(1)
+    return Samples(
+        cores,
+        0.0,
+        0,
+        one.astype(np.int64),
+        zero,
+        one.astype(np.int32),
+        one * FOR_EVER_S,
+        zero.astype(np.bool_),
+        zero,
+    )
 
 
 @lru_cache(maxsize=16)
@@ -222,7 +231,8 @@ def record(load: Load, source: Source) -> tuple[EventLog, float]:
     spot = () if source is Source.OWN else (Workload("spot", load.spot, load.delay_s, 0.5, ("cloud",)),)
     federation = Federation((FederatedCloud(spec, load.nodes, load.on_demand),), spot)
     cloud = Cloud(spec, load.on_demand, federation.ends_s)
-    cloud.table = _AdmitAll((), spec.node_cores, FOR_EVER_S)
+    samples = [_never_evicted(cores) for cores in np.unique(load.spot.cores).tolist()]
+    cloud.table = _Quantiles(samples, spec.node_cores, FOR_EVER_S, PredictionRule(), 0.5, Unseen.LOWEST)
 
     def observe(changes: Iterable[Change]) -> None:
         for change in changes:
@@ -253,33 +263,31 @@ def _once_more(log: EventLog, end_s: float) -> EventLog:
     return EventLog.concatenate([stops, later])
 
 
-class _BornAtStarts(ReplaySampler):
-    """Samples virtual instances that are born together with recorded ones."""
+class _BornAtEvents(ReplaySampler):
+    """Samples virtual instances that are born at events: those that ``births`` marks, bool (events,)."""
 
-    kinds: NDArray[np.int8]
+    births: NDArray[np.bool_]
 
     def _draw(
         self, times: NDArray[np.float64], free_slots: NDArray[np.int32], until_s: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         after = np.searchsorted(times, times, side="right")
-        born = np.flatnonzero((self.kinds != STOP) & (free_slots[after] > 0))
+        born = np.flatnonzero(self.births & (free_slots[after] > 0) & (times < until_s))
         born = born[:: max(1, len(born) // self.spec.births)]
         return born + 1, times[born]
 
 
 @lru_cache(maxsize=256)
-def _samples(
-    load: Load, source: Source, spec: SamplerSpec, cores: int, at_starts: bool, around: bool
-) -> Samples:
+def _samples(load: Load, source: Source, spec: SamplerSpec, cores: int, born: Born, around: bool) -> Samples:
     """Sample a whole history that does not depend on what is admitted."""
     log, end_s = record(load, source)
-    sampler = _BornAtStarts(spec, cores) if at_starts else ReplaySampler(spec, cores)
-    if isinstance(sampler, _BornAtStarts):
-        sampler.kinds = log.kind
+    sampler = ReplaySampler(spec, cores) if born is Born.ANY_TIME else _BornAtEvents(spec, cores)
+    if isinstance(sampler, _BornAtEvents):
+        sampler.births = log.starts | (born is Born.EVENTS)
     sampler.feed(log, end_s)
     if not around:
         return sampler.samples()
-    sampler.feed(_once_more(log, end_s), 2 * end_s)
+    sampler.feed(_once_more(log, end_s), math.nextafter(2 * end_s, math.inf))
     samples = sampler.samples()
     samples = _rows(samples, samples.birth_s < end_s)
     return replace(
@@ -295,7 +303,10 @@ def _rows(samples: Samples, which: NDArray[np.bool_]) -> Samples:
 
 
 class ReadingPredictor:
-    """Makes the tables of one run as a reading says; ``shown`` becomes the one that counts after nine days."""
+    """Makes the tables of one run as a reading says.
+
+    ``shown`` becomes the one that counts after nine days.
+    """
 
     def __init__(
         self,
@@ -326,7 +337,7 @@ class ReadingPredictor:
             sampler.feed(new_events, boundary_s)
         around = reading.until is Until.AROUND
         parts = [sampler.samples() for sampler in self._own] or [
-            _samples(self._load, reading.source, self._spec, cores, reading.at_starts, around)
+            _samples(self._load, reading.source, self._spec, cores, reading.born, around)
             for cores in self._cores
         ]
         if reading.refresh_s is not None:
@@ -380,10 +391,10 @@ class _Quantiles(QuantileTable):
 
     version = ""  # type: ignore[assignment]  # a table serves one run, and nothing names it
 
-    def _line(self, cores: int) -> tuple[list[int], list[float]]:
+    def _line(self, cores: int, amounts: Amounts) -> tuple[list[int], list[float]]:
         """Return the numbers of free slots that were met, and their quantiles in seconds."""
         if cores not in self._lines:
-            part = self.samples[cores, ()]
+            part = self.samples[cores, amounts]
             order = np.argsort(part.free_slots, kind="stable")
             slots, first = np.unique(part.free_slots[order], return_index=True)
             each = {
@@ -399,7 +410,7 @@ class _Quantiles(QuantileTable):
         return self._lines[cores]
 
     def distribution(self, cores: int, free_slots: int, amounts: Amounts = ()) -> LifetimeDistribution | None:
-        met, quantiles_s = self._line(cores)
+        met, quantiles_s = self._line(cores, amounts)
         if not met or (self._unseen is Unseen.REFUSED and free_slots < met[0]):
             return None
         return _promises(float(np.interp(free_slots, met, quantiles_s)))
@@ -454,7 +465,9 @@ def _numbers() -> dict[str, list[PublishedNumber]]:
             for number in of_experiment("scaling")
             if number.of["nodes"] != pairs.shape(number.of["pair"])
         ],
-        WORK: [asked(number, "tables", **number.of) for number in of_experiment("tables-3-4", WORK_OF_BASELINE)],
+        WORK: [
+            asked(number, "tables", **number.of) for number in of_experiment("tables-3-4", WORK_OF_BASELINE)
+        ],
         FIGURE_1: [
             asked(number, "synthetic", sla=number.of["sla"])
             for rule, where_ in ((UNAWARE, None), ("strict", 0.25))
@@ -500,29 +513,31 @@ def score(rows: Sequence[Row]) -> dict[str, float]:
 
 
 LITERAL = Reading()
-#: The reading that comes nearest to the papers' tables.
-NEAREST = Reading(
+#: The reading around which the grid varies one thing at a time: no other class of readings comes as near to
+#: Table IV. No cloud could follow it, because it knows the future of its own load.
+IN_ADVANCE = Reading(
     source=Source.OWN, refresh_s=None, unended=Uncounted.FOR_EVER, unseen=Unseen.REFUSED, youngest=False
 )
 
 
 def _grid() -> Iterator[tuple[Reading, bool]]:
     """Yield each reading, and whether it is put beside every number (else beside Tables III and IV, §3.6)."""
-    yield NEAREST, True
+    yield IN_ADVANCE, True
     for unended in Uncounted:
         yield replace(LITERAL, unended=unended), True
     changes: tuple[Mapping[str, Any], ...] = (
-        {"until": Until.AROUND}, {"at_starts": True}, {"fewer": 1}, {"spot": Spot.RANDOM}, {"spot": Spot.EVEN},
-        {"delay_s": 0.0}, {"delay_s": 7 * DAY_S}, {"cap_s": DAY_S}, {"cap_s": 6 * HOUR_S},
+        {"until": Until.AROUND}, {"born": Born.STARTS}, {"born": Born.EVENTS}, {"fewer": 1},
+        {"spot": Spot.RANDOM}, {"spot": Spot.EVEN}, {"delay_s": 0.0}, {"delay_s": 7 * DAY_S},
+        {"cap_s": DAY_S}, {"cap_s": 6 * HOUR_S},
         {"source": Source.UNAWARE, "until": Until.AROUND}, {"source": Source.OBSERVED},
         {"source": Source.OBSERVED, "unended": Uncounted.DROPPED},
         {"refresh_s": 6 * HOUR_S, "window_s": 7 * DAY_S}, {"refresh_s": 6 * HOUR_S, "window_s": 30 * DAY_S},
         {"refresh_s": 5 * 60.0}, {"refresh_s": 5 * 60.0, "unended": Uncounted.KAPLAN_MEIER},
     )  # fmt: skip
     for change in changes:
-        yield replace(NEAREST, **change), "at_starts" in change
+        yield replace(IN_ADVANCE, **change), "born" in change
     for unended in (Uncounted.KAPLAN_MEIER, Uncounted.AS_EVICTED):
-        yield replace(NEAREST, unended=unended), True
+        yield replace(IN_ADVANCE, unended=unended), True
     made: tuple[tuple[float | None, Until], ...] = (
         (None, Until.TABLE), (6 * HOUR_S, Until.TRACE), (6 * HOUR_S, Until.TABLE),
     )  # fmt: skip
@@ -602,7 +617,7 @@ def _cases(quick: bool) -> list[Case]:
     births, most = (QUICK_BIRTHS, 300) if quick else (BIRTHS, None)
     cases = []
     for name, (_, whole) in READINGS.items():
-        if quick and name not in (LITERAL.name, NEAREST.name):
+        if quick and name not in (LITERAL.name, IN_ADVANCE.name):
             continue
         options = {"reading": name, "births": births}
         on_pairs: dict[str, Any] = {**options, "most": most}
@@ -615,8 +630,87 @@ def _cases(quick: bool) -> list[Case]:
     return cases
 
 
+def scores(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Return reading → table → mean difference, the nearest to Table IV first."""
+    each = {reading: score(where(rows, reading=reading)) for reading in distinct(rows, "reading")}
+    return dict(sorted(each.items(), key=lambda item: item[1].get(TABLE_4, math.inf)))
+
+
+def _nearest(each: Mapping[str, Mapping[str, float]], table: str) -> str | None:
+    computed = [reading for reading, of in each.items() if table in of]
+    return min(computed, key=lambda reading: each[reading][table]) if computed else None
+
+
 def _sentences(rows: Sequence[Row]) -> list[str]:
-    return []
+    each = scores(rows)
+    whole = sum("all" in of for of in each.values())
+    weights = ", ".join(f"{name} {len(of)}" for name, of in NUMBERS.items())
+    first = (
+        f"{len(each)} readings, {whole} of them beside all numbers. A score is the mean difference of the "
+        f"printed numbers and ours; in 'all' each number counts once: {weights}."
+    )
+    texts = [first]
+    for table in (*NUMBERS, "all"):
+        nearest = _nearest(each, table)
+        if nearest is not None:
+            own = where(rows, reading=nearest)
+            texts.append(f"Nearest on {table} ({each[nearest][table]:.3f}): {nearest}{_beside(own, table)}.")
+    for title, reading in (("The papers' text, literally", LITERAL), ("In advance", IN_ADVANCE)):
+        own = where(rows, reading=reading.name)
+        if own and TABLE_4 in each[reading.name]:
+            texts.append(
+                f"{title} ({reading.name}): Table IV{_beside(own, TABLE_4)}; work {_work(own)}; "
+                + ", ".join(f"{name} {value:.3f}" for name, value in each[reading.name].items())
+                + "."
+            )
+    return texts
+
+
+def _beside(rows: Sequence[Row], table: str) -> str:
+    """Return the numbers of a table, printed and ours, as text."""
+    if table not in NUMBERS:
+        return ""
+    texts = []
+    for number in NUMBERS[table]:
+        values = number.values(rows)
+        ours = f"{values[0]:.4g}" if values else "–"
+        which = number.of.get("pair") or f"SLA {number.of.get('sla') or 'none'}"
+        nodes = f" on {number.of['nodes']}" if "nodes" in number.of else ""
+        texts.append(f"{which}{nodes} {number.quantity} {ours} (printed {number.value})")
+    return ": " + ", ".join(texts)
+
+
+def _work(rows: Sequence[Row]) -> str:
+    promised = where(rows, block="tables", sla=SLA)
+    return ", ".join(f"{row['pair']} {share_of_work(row)}" for row in promised)
+
+
+def _draw(rows: Sequence[Row]) -> Figure:
+    each = scores(rows)
+    shown = [reading for reading in list(each) if TABLE_4 in each[reading]][:14]
+    shown += [LITERAL.name] if LITERAL.name not in shown and LITERAL.name in each else []
+    with panels(None, 1, 1, size=(10, 1.6 + 0.42 * len(shown))) as (figure, axes):
+        panel = axes[0, 0]
+        for number, pair in enumerate(PAIRS):
+            colour, marker = LINES[number]
+            own = [where(rows, block="tables", pair=pair, sla=SLA, reading=reading) for reading in shown]
+            places = [place for place, row in enumerate(own) if row]
+            panel.plot(
+                [quantity(own[place][0], ADMITTED) for place in places], places, marker, color=colour, ms=6,
+                mec="white", mew=0.5, label=pair, clip_on=False,
+            )  # fmt: skip
+            (printed,) = (
+                of.number for of in NUMBERS[TABLE_4] if of.quantity == ADMITTED and of.of["pair"] == pair
+            )
+            panel.axvline(printed, color=colour, lw=1, ls=(0, (4, 3)), zorder=0)
+        panel.set_yticks(
+            range(len(shown)), [f"{name}  {each[name][TABLE_4]:.3f}" for name in shown], fontsize=6
+        )
+        panel.invert_yaxis()
+        panel.set_xlim(0, 1)
+        panel.set_xlabel("spot requests admitted at SLA .01")
+        legend_below(figure, panel)
+    return figure
 
 
 EXPERIMENT = Experiment(
@@ -624,6 +718,14 @@ EXPERIMENT = Experiment(
     title="Readings of the papers' method, beside every number that they print",
     source="P1 §II-B to §III-E, P2 §2.3 to §3.6",
     cases=_cases,
-    pictures=(),
+    pictures=(
+        Picture(
+            "readings",
+            "Spot requests admitted at SLA .01 on the four pairs by reading, the nearest to Table IV first, "
+            "with their mean difference from it. Dashed lines are printed.",
+            _draw,
+        ),
+    ),
     sentences=_sentences,
+    own_keys=lambda rows: {"scores": scores(rows)},
 )

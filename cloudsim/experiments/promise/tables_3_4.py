@@ -29,6 +29,7 @@ from cloudsim.experiments.promise.published_numbers import (
     of_experiment,
     quantity,
 )
+from cloudsim.experiments.runs import share_of_work
 from cloudsim.plots import GREY, INK
 
 SLAS: tuple[float | None, ...] = (None, 0.25, 0.10, 0.05, 0.01)
@@ -57,9 +58,9 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         base, kept = of[None], of[_TIGHTEST]
         texts.append(
             f"{pair} at SLA .01 (in brackets: no SLA): {_share(kept, ADMITTED)} ({_share(base, ADMITTED)}) "
-            f"of the requests admitted, {kept['evicted']} of {kept['spot_admitted']} ({base['evicted']} of "
-            f"{base['spot_admitted']}) evicted; 95 % of the ratio from {kept['evicted_low']:.4f} to "
-            f"{kept['evicted_high']:.4f}."
+            f"of the requests admitted, {share_of_work(kept)}; {kept['evicted']} of {kept['spot_admitted']} "
+            f"({base['evicted']} of {base['spot_admitted']}) evicted; 95 % of the ratio from "
+            f"{kept['evicted_low']:.4f} to {kept['evicted_high']:.4f}."
         )
         texts.append(
             f"{pair}, work: {_share(kept, WORK)} ({_share(base, WORK)}) of the requested core-hours "

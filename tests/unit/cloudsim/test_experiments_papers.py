@@ -32,6 +32,7 @@ def row(
         "evicted_low": 0.5 * evicted / admitted, "evicted_high": 2 * evicted / admitted,
         "on_demand_requests": 100, "on_demand_admitted": 90, "on_demand_admitted_without_spot": 93,
         "spot_core_hours_requested": 4000.0, "spot_core_hours_completed": 2000.0 if sla is None else 500.0,
+        "spot_core_hours_baseline": 2000.0,
         "core_hours_lost": 7.0, "utilisation": 0.4, "utilisation_without_spot": 0.3,
         "by_size": [{"cores": 2, "core_hours_requested": 4000.0, "core_hours_completed": 10.0}],
         **others,
