@@ -95,7 +95,9 @@ def replay(
         report = simulation.replay(federation, seed=key, births=births, progress=reached, outcomes=outcomes)
     if requests and outcomes:
         _write(outcomes, requests, ending)
-    baseline = simulation.complete_without_promise(federation)[SPOT]
+    baseline = report["origins"][SPOT]["spot_core_hours"]["completed"]
+    if promise is not None:
+        baseline = simulation.complete_without_promise(federation)[SPOT]
     result = _summarise(report, promise, rule, baseline, time.perf_counter() - began_s)
     show_one(result, *_result_text(result, nodes), as_json=as_json)
 

@@ -389,7 +389,7 @@ class _Quantiles(QuantileTable):
         self._sla, self._unseen = sla, unseen
         self._lines: dict[int, tuple[list[int], list[float]]] = {}
 
-    version = ""  # type: ignore[assignment]  # a table serves one run, and nothing names it
+    version = ""  # a table serves one run, and nothing names it
 
     def _line(self, cores: int, amounts: Amounts) -> tuple[list[int], list[float]]:
         """Return the numbers of free slots that were met, and their quantiles in seconds."""
@@ -547,7 +547,7 @@ def _grid() -> Iterator[tuple[Reading, bool]]:
     for unended in Uncounted:
         yield replace(LITERAL, unended=unended, unseen=Unseen.OURS, youngest=False), False
     for change in ({"delay_s": 0.0}, {"cap_s": DAY_S}, {"window_s": 7 * DAY_S}, {"fewer": 1}):
-        yield replace(LITERAL, **change), False  # type: ignore[arg-type]
+        yield replace(LITERAL, **change), False
     for youngest, (refresh_s, until), unended in product((True, False), made, Uncounted):
         for unseen in (Unseen.REFUSED, Unseen.LINE, Unseen.OURS):
             if youngest or refresh_s is None:
@@ -608,8 +608,8 @@ def on_synthetic(_data: Path | None, *, reading: str, births: int, hours: float 
         shown: list[QuantileTable] = []
         row = run(load, chosen, pair=bed.name, sla=sla, births=births, shown=shown)
         lives = shown[0].distribution(1, _FREE_SLOTS) if shown else None
-        known = sla is not None and lives is not None
-        rows.append({"block": "synthetic", **row, "quantile_s": lives.survives_s(sla) if known else None})
+        quantile_s = None if sla is None or lives is None else lives.survives_s(sla)
+        rows.append({"block": "synthetic", **row, "quantile_s": quantile_s})
     return rows
 
 

@@ -15,8 +15,8 @@ from cloudsim.experiments.promise.published_numbers import QUANTITIES
 from cloudsim.experiments.promise.readings import (
     DAY_S,
     FOR_EVER_S,
-    LITERAL,
     IN_ADVANCE,
+    LITERAL,
     NUMBERS,
     READINGS,
     TABLE_4,
@@ -57,10 +57,10 @@ def test_a_table_cut_out_of_the_whole_history_is_that_of_its_moment(load: Load, 
     whole, at_that_time = ReplaySampler(spec, 1), ReplaySampler(spec, 1)
     whole.feed(log, end_s)
     before = log.time_s < at_s
-    at_that_time.feed(
-        EventLog(*(column[before] for column in (log.time_s, log.kind, log.instance, log.cores, log.end_s))),
-        at_s,
+    early = EventLog(
+        log.time_s[before], log.kind[before], log.instance[before], log.cores[before], log.end_s[before]
     )
+    at_that_time.feed(early, at_s)
     cut = readings._until(whole.samples(), at_s, replace(LITERAL, source=source))
     known = at_that_time.samples()
     at = np.searchsorted(known.number, cut.number)
@@ -112,15 +112,11 @@ def test_what_is_promised_where_no_sample_was(
 
 def table_of(reading: Reading, drawn: Samples, monkeypatch: pytest.MonkeyPatch, at_s: float = 1e6) -> float:
     monkeypatch.setattr(readings, "_samples", lambda *_: drawn)
-    made = readings.ReadingPredictor(
-        reading,
-        None,
-        0.5,
-        [],
-        SamplerSpec((8,), 0),
-        [(1, ())],
-        PredictionRule(),  # type: ignore[arg-type]
-    ).table(EventLog.empty(), at_s)
+    bed = draw("synthetic", 0, 1.0)
+    load = Load(bed.nodes, bed.on_demand, bed.spot, 0.0)
+    spec = SamplerSpec((8,), 0)
+    predictor = readings.ReadingPredictor(reading, load, 0.5, [], spec, [(1, ())], PredictionRule())
+    made = predictor.table(EventLog.empty(), at_s)
     lives = made.distribution(1, 2)
     return 0.0 if lives is None else lives.survives_s(0.5)
 
