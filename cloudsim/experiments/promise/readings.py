@@ -488,7 +488,7 @@ NUMBERS = _numbers()
 def difference(number: PublishedNumber, rows: Sequence[Row]) -> float | None:
     """Return how far ours is from a printed number: shares by their difference, seconds by their ratio.
 
-    1 where there is no such number in the rows' runs, for example no quantile; None where there is no run.
+    Where nothing is admitted, nothing is evicted; a quantile that is missing is 1 away. None without a run.
     """
     if not where(rows, **number.of):
         return None
