@@ -654,12 +654,16 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         nearest = _nearest(each, table)
         if nearest is not None:
             own = where(rows, reading=nearest)
-            texts.append(f"Nearest on {table} ({each[nearest][table]:.3f}): {nearest}{_beside(own, table)}.")
+            equal = sum(of.get(table) == each[nearest][table] for of in each.values()) - 1
+            others = f" and {equal} more" if equal else ""
+            texts.append(
+                f"Nearest on {table} ({each[nearest][table]:.3f}): {nearest}{others}{_beside(own, table)}."
+            )
     for title, reading in (("The papers' text, literally", LITERAL), ("In advance", IN_ADVANCE)):
         own = where(rows, reading=reading.name)
         if own and TABLE_4 in each[reading.name]:
             texts.append(
-                f"{title} ({reading.name}): Table IV{_beside(own, TABLE_4)}; work {_work(own)}; "
+                f"{title} ({reading.name}): Table IV{_beside(own, TABLE_4)}; {_work(own)}; "
                 + ", ".join(f"{name} {value:.3f}" for name, value in each[reading.name].items())
                 + "."
             )
