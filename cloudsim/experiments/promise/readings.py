@@ -59,8 +59,8 @@ _FREE_SLOTS, _SHOWN_AT_S = 15, 9 * DAY_S
 FOR_EVER_S = 1e11
 
 
-class Source(StrEnum):
-    """Whose events the history holds."""
+class HistorySource(StrEnum):
+    """The instances whose events a history holds."""
 
     OWN = "own load"  # on-demand alone, played without any spot
     UNAWARE = "run without an SLA"  # with all spot that fits, each instance with the end that it asked for
@@ -69,15 +69,15 @@ class Source(StrEnum):
 
 
 class Until(StrEnum):
-    """How far a virtual instance is followed."""
+    """The moment up to which a virtual instance is followed."""
 
     TABLE = "the moment of the table"
     TRACE = "the end of the trace"
     AROUND = "once around the trace"  # on from its beginning
 
 
-class Uncounted(StrEnum):
-    """What becomes of a virtual instance that nothing has evicted yet."""
+class Unevicted(StrEnum):
+    """The treatment of a virtual instance that nothing has evicted yet."""
 
     DROPPED = "left out"
     AS_EVICTED = "counts as evicted then"
@@ -86,7 +86,10 @@ class Uncounted(StrEnum):
 
 
 class Unseen(StrEnum):
-    """What is promised at fewer free slots than any sample met; between two numbers that were met, a line."""
+    """The promise at fewer free slots than any sample met.
+
+    Between two numbers of slots that were met, quantiles lie on a line.
+    """
 
     REFUSED = "nothing"
     LINE = "less, on a line to 0"
@@ -95,7 +98,7 @@ class Unseen(StrEnum):
 
 
 class Born(StrEnum):
-    """Where in the trace virtual instances are born."""
+    """The moments at which virtual instances are born."""
 
     ANY_TIME = "at any time"
     STARTS = "at starts"
@@ -103,7 +106,7 @@ class Born(StrEnum):
 
 
 class Spot(StrEnum):
-    """When spot requests come."""
+    """The times at which spot requests come."""
 
     DELAYED = "a day late"
     RANDOM = "each up to two days late"
@@ -130,10 +133,10 @@ class Reading:
         Nodes taken away of the small clouds (one for each) and of the large ones (five for each).
     """
 
-    source: Source = Source.AWARE
+    source: HistorySource = HistorySource.AWARE
     refresh_s: float | None = 6 * HOUR_S
     until: Until = Until.TABLE
-    unended: Uncounted = Uncounted.DROPPED
+    unended: Unevicted = Unevicted.DROPPED
     unseen: Unseen = Unseen.LINE
     youngest: bool = True
     window_s: float = math.inf
@@ -151,7 +154,7 @@ class Reading:
         if self.until is not Until.TABLE:
             parts.append(f"followed to {self.until.value}" if self.until is Until.TRACE else self.until.value)
         parts += [f"unevicted {self.unended.value}", f"unseen: {self.unseen.value}"]
-        if self.source is not Source.OWN:
+        if self.source is not HistorySource.OWN:
             parts.append("always youngest" if self.youngest else "by age")
         if self.window_s < math.inf:
             parts.append(f"last {_duration(self.window_s)}")
@@ -193,7 +196,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-class Load(NamedTuple):
+class SetUp(NamedTuple):
     """A platform, its own load, and the spot requests that come ``delay_s`` later than their trace says."""
 
     nodes: str
@@ -224,19 +227,21 @@ def _never_evicted(cores: int) -> Samples:
 
 
 @lru_cache(maxsize=16)
-def record(load: Load, source: Source) -> tuple[EventLog, float]:
-    """Play a load once, without spot or with all spot that fits; return its events and where they end."""
-    spec = CloudSpec("cloud", parse_nodes(load.nodes), admission=PAPERS_ADMISSION)
+def record(setup: SetUp, source: HistorySource) -> tuple[EventLog, float]:
+    """Play a set-up once, without spot or with all spot that fits; return its events and where they end."""
+    spec = CloudSpec("cloud", parse_nodes(setup.nodes), admission=PAPERS_ADMISSION)
     # With an SLA, because spot without one leaves no trace in a history.
-    spot = () if source is Source.OWN else (Workload("spot", load.spot, load.delay_s, 0.5, ("cloud",)),)
-    federation = Federation((FederatedCloud(spec, load.nodes, load.on_demand),), spot)
-    cloud = Cloud(spec, load.on_demand, federation.ends_s)
-    samples = [_never_evicted(cores) for cores in np.unique(load.spot.cores).tolist()]
+    spot = (
+        () if source is HistorySource.OWN else (Workload("spot", setup.spot, setup.delay_s, 0.5, ("cloud",)),)
+    )
+    federation = Federation((FederatedCloud(spec, setup.nodes, setup.on_demand),), spot)
+    cloud = Cloud(spec, setup.on_demand, federation.ends_s)
+    samples = [_never_evicted(cores) for cores in np.unique(setup.spot.cores).tolist()]
     cloud.table = _Quantiles(samples, spec.node_cores, FOR_EVER_S, PredictionRule(), 0.5, Unseen.LOWEST)
 
     def observe(changes: Iterable[Change]) -> None:
         for change in changes:
-            if isinstance(change, Ended) and change.how is End.EVICTED and source is Source.OBSERVED:
+            if isinstance(change, Ended) and change.how is End.EVICTED and source is HistorySource.OBSERVED:
                 cloud.history.record_changed_stop(change.instance, change.at_s)
 
     for at_s, request, _ in federation.requests():
@@ -278,9 +283,11 @@ class _BornAtEvents(ReplaySampler):
 
 
 @lru_cache(maxsize=256)
-def _samples(load: Load, source: Source, spec: SamplerSpec, cores: int, born: Born, around: bool) -> Samples:
+def _samples(
+    setup: SetUp, source: HistorySource, spec: SamplerSpec, cores: int, born: Born, around: bool
+) -> Samples:
     """Sample a whole history that does not depend on what is admitted."""
-    log, end_s = record(load, source)
+    log, end_s = record(setup, source)
     sampler = ReplaySampler(spec, cores) if born is Born.ANY_TIME else _BornAtEvents(spec, cores)
     if isinstance(sampler, _BornAtEvents):
         sampler.births = log.starts | (born is Born.EVENTS)
@@ -311,17 +318,19 @@ class ReadingPredictor:
     def __init__(
         self,
         reading: Reading,
-        load: Load,
+        setup: SetUp,
         sla: float,
         shown: list[QuantileTable],
         spec: SamplerSpec,
         flavours: Sequence[Flavour],
         _rule: PredictionRule,
     ):
-        self._reading, self._load, self._sla, self._shown = reading, load, sla, shown
-        self._spec = replace(spec, always_youngest=reading.youngest and reading.source is not Source.OWN)
+        self._reading, self._setup, self._sla, self._shown = reading, setup, sla, shown
+        self._spec = replace(
+            spec, always_youngest=reading.youngest and reading.source is not HistorySource.OWN
+        )
         self._cores = [cores for cores, _ in flavours]
-        own = reading.source is Source.AWARE
+        own = reading.source is HistorySource.AWARE
         self._own = [ReplaySampler(self._spec, cores) for cores in self._cores] if own else []
 
     def table(self, new_events: EventLog, boundary_s: float) -> QuantileTable:
@@ -337,18 +346,18 @@ class ReadingPredictor:
             sampler.feed(new_events, boundary_s)
         around = reading.until is Until.AROUND
         parts = [sampler.samples() for sampler in self._own] or [
-            _samples(self._load, reading.source, self._spec, cores, reading.born, around)
+            _samples(self._setup, reading.source, self._spec, cores, reading.born, around)
             for cores in self._cores
         ]
         if reading.refresh_s is not None:
             parts = [_until(part, boundary_s, reading) for part in parts]
         censoring = Censoring.KAPLAN_MEIER
         match reading.unended:
-            case Uncounted.DROPPED:
+            case Unevicted.DROPPED:
                 censoring = Censoring.DROPPED
-            case Uncounted.AS_EVICTED:
+            case Unevicted.AS_EVICTED:
                 censoring = Censoring.AS_EVICTED
-            case Uncounted.FOR_EVER:
+            case Unevicted.FOR_EVER:
                 parts = [
                     replace(part, duration_s=np.where(part.evicted, part.duration_s, FOR_EVER_S))
                     for part in parts
@@ -417,7 +426,7 @@ class _Quantiles(QuantileTable):
 
 
 def run(
-    load: Load,
+    setup: SetUp,
     reading: Reading,
     *,
     pair: str,
@@ -431,11 +440,11 @@ def run(
     if sla is not None:
         options = {
             "admission": PAPERS_ADMISSION, "refresh_s": reading.refresh_s or 6 * HOUR_S,
-            "predictor": partial(ReadingPredictor, reading, load, sla, shown),
+            "predictor": partial(ReadingPredictor, reading, setup, sla, shown),
         }  # fmt: skip
     row = single_cloud_row(
-        pair=pair, nodes=load.nodes, on_demand=load.on_demand, spot=load.spot, sla=sla,
-        spot_delay_s=load.delay_s, births=births, **options,
+        pair=pair, nodes=setup.nodes, on_demand=setup.on_demand, spot=setup.spot, sla=sla,
+        spot_delay_s=setup.delay_s, births=births, **options,
     )  # fmt: skip
     del row["by_size"], row["refusals"]
     return {"reading": reading.name, **row}
@@ -514,44 +523,48 @@ def score(rows: Sequence[Row]) -> dict[str, float]:
 
 LITERAL = Reading()
 #: The reading around which the grid varies one thing at a time: no other class of readings comes as near to
-#: Table IV. No cloud could follow it, because it knows the future of its own load.
+#: Table IV. No cloud could follow it, because it knows the future of its own setup.
 IN_ADVANCE = Reading(
-    source=Source.OWN, refresh_s=None, unended=Uncounted.FOR_EVER, unseen=Unseen.REFUSED, youngest=False
+    source=HistorySource.OWN,
+    refresh_s=None,
+    unended=Unevicted.FOR_EVER,
+    unseen=Unseen.REFUSED,
+    youngest=False,
 )
 
 
 def _grid() -> Iterator[tuple[Reading, bool]]:
     """Yield each reading, and whether it is put beside every number (else beside Tables III and IV, §3.6)."""
     yield IN_ADVANCE, True
-    for unended in Uncounted:
+    for unended in Unevicted:
         yield replace(LITERAL, unended=unended), True
     changes: tuple[Mapping[str, Any], ...] = (
         {"until": Until.AROUND}, {"born": Born.STARTS}, {"born": Born.EVENTS}, {"fewer": 1},
         {"spot": Spot.RANDOM}, {"spot": Spot.EVEN}, {"delay_s": 0.0}, {"delay_s": 7 * DAY_S},
         {"cap_s": DAY_S}, {"cap_s": 6 * HOUR_S},
-        {"source": Source.UNAWARE, "until": Until.AROUND}, {"source": Source.OBSERVED},
-        {"source": Source.OBSERVED, "unended": Uncounted.DROPPED},
+        {"source": HistorySource.UNAWARE, "until": Until.AROUND}, {"source": HistorySource.OBSERVED},
+        {"source": HistorySource.OBSERVED, "unended": Unevicted.DROPPED},
         {"refresh_s": 6 * HOUR_S, "window_s": 7 * DAY_S}, {"refresh_s": 6 * HOUR_S, "window_s": 30 * DAY_S},
-        {"refresh_s": 5 * 60.0}, {"refresh_s": 5 * 60.0, "unended": Uncounted.KAPLAN_MEIER},
+        {"refresh_s": 5 * 60.0}, {"refresh_s": 5 * 60.0, "unended": Unevicted.KAPLAN_MEIER},
     )  # fmt: skip
     for change in changes:
         yield replace(IN_ADVANCE, **change), "born" in change
-    for unended in (Uncounted.KAPLAN_MEIER, Uncounted.AS_EVICTED):
+    for unended in (Unevicted.KAPLAN_MEIER, Unevicted.AS_EVICTED):
         yield replace(IN_ADVANCE, unended=unended), True
     made: tuple[tuple[float | None, Until], ...] = (
         (None, Until.TABLE), (6 * HOUR_S, Until.TRACE), (6 * HOUR_S, Until.TABLE),
     )  # fmt: skip
-    for (refresh_s, until), unended, unseen in product(made, Uncounted, Unseen):
-        if refresh_s is None or unended is not Uncounted.DROPPED:  # nothing is evicted on B, C and D
-            yield Reading(Source.OWN, refresh_s, until, unended, unseen, youngest=False), False
-    for unended in Uncounted:
+    for (refresh_s, until), unended, unseen in product(made, Unevicted, Unseen):
+        if refresh_s is None or unended is not Unevicted.DROPPED:  # nothing is evicted on B, C and D
+            yield Reading(HistorySource.OWN, refresh_s, until, unended, unseen, youngest=False), False
+    for unended in Unevicted:
         yield replace(LITERAL, unended=unended, unseen=Unseen.OURS, youngest=False), False
     for change in ({"delay_s": 0.0}, {"cap_s": DAY_S}, {"window_s": 7 * DAY_S}, {"fewer": 1}):
         yield replace(LITERAL, **change), False
-    for youngest, (refresh_s, until), unended in product((True, False), made, Uncounted):
+    for youngest, (refresh_s, until), unended in product((True, False), made, Unevicted):
         for unseen in (Unseen.REFUSED, Unseen.LINE, Unseen.OURS):
             if youngest or refresh_s is None:
-                yield Reading(Source.UNAWARE, refresh_s, until, unended, unseen, youngest), False
+                yield Reading(HistorySource.UNAWARE, refresh_s, until, unended, unseen, youngest), False
 
 
 READINGS: dict[str, tuple[Reading, bool]] = {}
@@ -560,10 +573,10 @@ for _reading, _whole in _grid():
 
 
 @lru_cache(maxsize=8)
-def _load(data: Path, pair: str, most: int | None, name: str, taken: int = 0) -> Load:
+def _setup(data: Path, pair: str, most: int | None, name: str, taken: int = 0) -> SetUp:
     reading, _ = READINGS[name]
     on_demand, spot = _traces(data, pair, most)
-    return Load(reading.nodes(pair, taken), on_demand, reading.requests(on_demand, spot), reading.delay_s)
+    return SetUp(reading.nodes(pair, taken), on_demand, reading.requests(on_demand, spot), reading.delay_s)
 
 
 @lru_cache(maxsize=8)
@@ -572,8 +585,8 @@ def _traces(data: Path, pair: str, most: int | None) -> tuple[Trace, Trace]:
 
 
 @lru_cache(maxsize=16)
-def _unaware(load: Load, pair: str) -> Row:
-    return run(load, LITERAL, pair=pair, sla=None, births=1)
+def _unaware(setup: SetUp, pair: str) -> Row:
+    return run(setup, LITERAL, pair=pair, sla=None, births=1)
 
 
 def on_tables(data: Path, *, reading: str, births: int, most: int | None) -> list[Row]:
@@ -581,10 +594,10 @@ def on_tables(data: Path, *, reading: str, births: int, most: int | None) -> lis
     return [
         {"block": "tables", **row}
         for pair in PAIRS
-        for load in (_load(data, pair, most, reading),)
+        for setup in (_setup(data, pair, most, reading),)
         for row in (
-            _unaware(load, pair) | {"reading": reading},
-            run(load, READINGS[reading][0], pair=pair, sla=SLA, births=births),
+            _unaware(setup, pair) | {"reading": reading},
+            run(setup, READINGS[reading][0], pair=pair, sla=SLA, births=births),
         )
     ]
 
@@ -593,7 +606,7 @@ def on_fewer_nodes(data: Path, *, reading: str, births: int, most: int | None) -
     """Run the platforms whose numbers the papers print, at an SLA of .01."""
     return [
         {"block": "scaling"} | run(
-            _load(data, pair, most, reading, taken), READINGS[reading][0], pair=pair, sla=SLA, births=births
+            _setup(data, pair, most, reading, taken), READINGS[reading][0], pair=pair, sla=SLA, births=births
         )
         for pair, taken in (("C-D", 5), ("C-D", 10), ("C-D", 15), ("B-A", 1))
     ]  # fmt: skip
@@ -602,11 +615,11 @@ def on_fewer_nodes(data: Path, *, reading: str, births: int, most: int | None) -
 def on_synthetic(_data: Path | None, *, reading: str, births: int, hours: float | None) -> list[Row]:
     """Run the synthetic set-up, with the lifetime that is promised at 15 free slots after nine days."""
     bed, chosen = beds.draw("synthetic", 0, hours), READINGS[reading][0]
-    load = Load(bed.nodes, bed.on_demand, chosen.requests(bed.on_demand, bed.spot), chosen.delay_s)
+    setup = SetUp(bed.nodes, bed.on_demand, chosen.requests(bed.on_demand, bed.spot), chosen.delay_s)
     rows = []
     for sla in (None, *_SYNTHETIC_SLAS):
         shown: list[QuantileTable] = []
-        row = run(load, chosen, pair=bed.name, sla=sla, births=births, shown=shown)
+        row = run(setup, chosen, pair=bed.name, sla=sla, births=births, shown=shown)
         lives = shown[0].distribution(1, _FREE_SLOTS) if shown else None
         quantile_s = None if sla is None or lives is None else lives.survives_s(sla)
         rows.append({"block": "synthetic", **row, "quantile_s": quantile_s})

@@ -20,11 +20,11 @@ from cloudsim.experiments.promise.readings import (
     NUMBERS,
     READINGS,
     TABLE_4,
-    Load,
+    HistorySource,
     Reading,
-    Source,
+    SetUp,
     Spot,
-    Uncounted,
+    Unevicted,
     Unseen,
     Until,
     record,
@@ -36,9 +36,9 @@ from cloudsim.prediction.samples import Samples
 
 
 @pytest.fixture(scope="module")
-def load() -> Load:
+def setup() -> SetUp:
     bed = draw("synthetic", 1, 40.0)
-    return Load(bed.nodes, bed.on_demand, bed.spot, DAY_S / 2)
+    return SetUp(bed.nodes, bed.on_demand, bed.spot, DAY_S / 2)
 
 
 def samples(free_slots: list[int], duration_s: list[float], evicted: list[bool]) -> Samples:
@@ -49,9 +49,11 @@ def samples(free_slots: list[int], duration_s: list[float], evicted: list[bool])
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("source", [Source.OWN, Source.UNAWARE, Source.OBSERVED])
-def test_a_table_cut_out_of_the_whole_history_is_that_of_its_moment(load: Load, source: Source) -> None:
-    log, end_s = record(load, source)
+@pytest.mark.parametrize("source", [HistorySource.OWN, HistorySource.UNAWARE, HistorySource.OBSERVED])
+def test_a_table_cut_out_of_the_whole_history_is_that_of_its_moment(
+    setup: SetUp, source: HistorySource
+) -> None:
+    log, end_s = record(setup, source)
     at_s = DAY_S
     spec = SamplerSpec((4,) * 8, 0, births=60)
     whole, at_that_time = ReplaySampler(spec, 1), ReplaySampler(spec, 1)
@@ -70,9 +72,10 @@ def test_a_table_cut_out_of_the_whole_history_is_that_of_its_moment(load: Load, 
         assert np.array_equal(getattr(known, column)[at], getattr(cut, column)), column
 
 
-def test_histories_hold_what_their_source_says(load: Load) -> None:
+def test_histories_hold_what_their_source_says(setup: SetUp) -> None:
     own, unaware, observed = (
-        record(load, source)[0] for source in (Source.OWN, Source.UNAWARE, Source.OBSERVED)
+        record(setup, source)[0]
+        for source in (HistorySource.OWN, HistorySource.UNAWARE, HistorySource.OBSERVED)
     )
     assert not (own.kind == START_SPOT).any()
     assert len(unaware) > len(own)
@@ -82,8 +85,8 @@ def test_histories_hold_what_their_source_says(load: Load) -> None:
     assert ends["seen"] < ends["asked"], "an evicted instance was seen to end early"
 
 
-def test_the_second_round_begins_with_an_empty_cloud(load: Load) -> None:
-    log, end_s = record(load, Source.UNAWARE)
+def test_the_second_round_begins_with_an_empty_cloud(setup: SetUp) -> None:
+    log, end_s = record(setup, HistorySource.UNAWARE)
     again = readings._once_more(log, end_s)
     both = EventLog.concatenate([log, again])
     first = both.time_s <= end_s
@@ -113,9 +116,9 @@ def test_what_is_promised_where_no_sample_was(
 def table_of(reading: Reading, drawn: Samples, monkeypatch: pytest.MonkeyPatch, at_s: float = 1e6) -> float:
     monkeypatch.setattr(readings, "_samples", lambda *_: drawn)
     bed = draw("synthetic", 0, 1.0)
-    load = Load(bed.nodes, bed.on_demand, bed.spot, 0.0)
+    setup = SetUp(bed.nodes, bed.on_demand, bed.spot, 0.0)
     spec = SamplerSpec((8,), 0)
-    predictor = readings.ReadingPredictor(reading, load, 0.5, [], spec, [(1, ())], PredictionRule())
+    predictor = readings.ReadingPredictor(reading, setup, 0.5, [], spec, [(1, ())], PredictionRule())
     made = predictor.table(EventLog.empty(), at_s)
     lives = made.distribution(1, 2)
     return 0.0 if lives is None else lives.survives_s(0.5)
@@ -123,11 +126,11 @@ def table_of(reading: Reading, drawn: Samples, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize(
     ("unended", "expected_s"),
-    [(Uncounted.DROPPED, 100.0), (Uncounted.AS_EVICTED, 300.0), (Uncounted.KAPLAN_MEIER, 900.0),
-     (Uncounted.FOR_EVER, FOR_EVER_S)],
+    [(Unevicted.DROPPED, 100.0), (Unevicted.AS_EVICTED, 300.0), (Unevicted.KAPLAN_MEIER, 900.0),
+     (Unevicted.FOR_EVER, FOR_EVER_S)],
 )  # fmt: skip
 def test_what_becomes_of_samples_that_nothing_evicts(
-    unended: Uncounted, expected_s: float, monkeypatch: pytest.MonkeyPatch
+    unended: Unevicted, expected_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = samples([2] * 4, [100.0, 200.0, 300.0, 900.0], [True, False, False, False])
     reading = replace(IN_ADVANCE, unended=unended)
@@ -136,7 +139,7 @@ def test_what_becomes_of_samples_that_nothing_evicts(
 
 def test_a_window_forgets_old_births_and_a_boundary_cuts_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = replace(samples([2, 2], [50.0, 900.0], [True, True]), birth_s=np.array([0.0, 500.0]))
-    reading = replace(IN_ADVANCE, refresh_s=60.0, unended=Uncounted.AS_EVICTED)
+    reading = replace(IN_ADVANCE, refresh_s=60.0, unended=Unevicted.AS_EVICTED)
     assert table_of(reading, drawn, monkeypatch, at_s=600.0) == 100.0, "the second has lived for 100 s so far"
     assert table_of(replace(reading, until=Until.TRACE), drawn, monkeypatch, at_s=600.0) == 900.0
     assert (
@@ -145,15 +148,15 @@ def test_a_window_forgets_old_births_and_a_boundary_cuts_samples(monkeypatch: py
     assert table_of(replace(reading, window_s=50.0), drawn, monkeypatch, at_s=600.0) == 0.0
 
 
-def test_spot_requests_come_as_the_reading_says(load: Load) -> None:
-    assert IN_ADVANCE.requests(load.on_demand, load.spot) is load.spot
-    capped = replace(IN_ADVANCE, cap_s=60.0).requests(load.on_demand, load.spot)
+def test_spot_requests_come_as_the_reading_says(setup: SetUp) -> None:
+    assert IN_ADVANCE.requests(setup.on_demand, setup.spot) is setup.spot
+    capped = replace(IN_ADVANCE, cap_s=60.0).requests(setup.on_demand, setup.spot)
     assert capped.lifetime_s.max() == pytest.approx(60.0)
-    even = replace(IN_ADVANCE, spot=Spot.EVEN).requests(load.on_demand, load.spot)
+    even = replace(IN_ADVANCE, spot=Spot.EVEN).requests(setup.on_demand, setup.spot)
     assert np.allclose(np.diff(even.start_s), np.diff(even.start_s)[0])
-    random = replace(IN_ADVANCE, spot=Spot.RANDOM).requests(load.on_demand, load.spot)
-    assert np.array_equal(np.sort(random.cores), np.sort(load.spot.cores))
-    assert not np.array_equal(random.start_s, load.spot.start_s)
+    random = replace(IN_ADVANCE, spot=Spot.RANDOM).requests(setup.on_demand, setup.spot)
+    assert np.array_equal(np.sort(random.cores), np.sort(setup.spot.cores))
+    assert not np.array_equal(random.start_s, setup.spot.start_s)
     assert replace(IN_ADVANCE, fewer=1).nodes("A-B") == "6x12"
     assert replace(IN_ADVANCE, fewer=1).nodes("C-D", 5) == "21x32"
 
