@@ -59,14 +59,14 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         base, kept = of[None], of[_TIGHTEST]
         texts.append(
             f"{pair} at SLA .01 (in brackets: no SLA): {_share(kept, ADMITTED)} ({_share(base, ADMITTED)}) "
-            f"of the requests admitted, {share_of_work(kept)}; {kept['evicted']} of {kept['spot_admitted']} "
-            f"({base['evicted']} of {base['spot_admitted']}) evicted; 95 % of the ratio from "
+            f"of the requests admitted, {share_of_work(kept)} ({_share(base, WORK)}); "
+            f"{kept['evicted']} of {kept['spot_admitted']} ({base['evicted']} of "
+            f"{base['spot_admitted']}) evicted; 95 % of the ratio from "
             f"{kept['evicted_low']:.4f} to {kept['evicted_high']:.4f}."
         )
         texts.append(
-            f"{pair}, work: {_share(kept, WORK)} ({_share(base, WORK)}) of the requested core-hours "
-            f"completed, {_ratio(kept, base)} of what is without an SLA; {kept['core_hours_lost']:,.0f} "
-            f"({base['core_hours_lost']:,.0f}) lost to evictions; utilisation "
+            f"{pair}: {kept['core_hours_lost']:,.0f} ({base['core_hours_lost']:,.0f}) core-hours lost to "
+            "evictions; utilisation "
             f"{kept['utilisation_without_spot']:.3f} without spot, {kept['utilisation']:.3f} "
             f"({base['utilisation']:.3f}) with it; {kept['on_demand_admitted']:,} on-demand requests "
             f"admitted, {kept['on_demand_admitted_without_spot']:,} without spot."
@@ -89,11 +89,6 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
 def _share(row: Row, name: str) -> str:
     value = quantity(row, name)
     return "–" if value is None else f"{value:.3f}"
-
-
-def _ratio(kept: Row, base: Row) -> str:
-    done, possible = kept["spot_core_hours_completed"], base["spot_core_hours_completed"]
-    return f"{done / possible:.2f}" if possible else "–"
 
 
 def _promise(rows: Sequence[Row]) -> str:

@@ -107,7 +107,7 @@ def test_tables_say_where_the_promise_is_broken_and_what_work_is_done() -> None:
     ]
     text = said(tables_3_4.EXPERIMENT, rows)
     assert "kept in 1 of 2 runs with one; not by A-B at 0.01 (6 of 500)" in text
-    assert "0.125 (0.500) of the requested core-hours completed, 0.25 of what is without an SLA" in text
+    assert "work .125 (.250 of the baseline's) (0.500); " in text
     assert "eviction ratio of A-B is already below .01" in text
     first, second = draw(tables_3_4.EXPERIMENT, rows)
     assert [axes.get_title() for axes in first.axes[:2]] == ["A-B", "B-A"]
