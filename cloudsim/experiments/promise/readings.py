@@ -136,7 +136,7 @@ class Reading:
     source: HistorySource = HistorySource.AWARE
     refresh_s: float | None = 6 * HOUR_S
     until: Until = Until.TABLE
-    unended: Unevicted = Unevicted.DROPPED
+    unevicted: Unevicted = Unevicted.DROPPED
     unseen: Unseen = Unseen.LINE
     youngest: bool = True
     window_s: float = math.inf
@@ -153,7 +153,7 @@ class Reading:
         parts = [self.source.value, made]
         if self.until is not Until.TABLE:
             parts.append(f"followed to {self.until.value}" if self.until is Until.TRACE else self.until.value)
-        parts += [f"unevicted {self.unended.value}", f"unseen: {self.unseen.value}"]
+        parts += [f"unevicted {self.unevicted.value}", f"unseen: {self.unseen.value}"]
         if self.source is not HistorySource.OWN:
             parts.append("always youngest" if self.youngest else "by age")
         if self.window_s < math.inf:
@@ -352,7 +352,7 @@ class ReadingPredictor:
         if reading.refresh_s is not None:
             parts = [_until(part, boundary_s, reading) for part in parts]
         censoring = Censoring.KAPLAN_MEIER
-        match reading.unended:
+        match reading.unevicted:
             case Unevicted.DROPPED:
                 censoring = Censoring.DROPPED
             case Unevicted.AS_EVICTED:
@@ -527,7 +527,7 @@ LITERAL = Reading()
 IN_ADVANCE = Reading(
     source=HistorySource.OWN,
     refresh_s=None,
-    unended=Unevicted.FOR_EVER,
+    unevicted=Unevicted.FOR_EVER,
     unseen=Unseen.REFUSED,
     youngest=False,
 )
@@ -536,35 +536,35 @@ IN_ADVANCE = Reading(
 def _grid() -> Iterator[tuple[Reading, bool]]:
     """Yield each reading, and whether it is put beside every number (else beside Tables III and IV, §3.6)."""
     yield IN_ADVANCE, True
-    for unended in Unevicted:
-        yield replace(LITERAL, unended=unended), True
+    for unevicted in Unevicted:
+        yield replace(LITERAL, unevicted=unevicted), True
     changes: tuple[Mapping[str, Any], ...] = (
         {"until": Until.AROUND}, {"born": Born.STARTS}, {"born": Born.EVENTS}, {"fewer": 1},
         {"spot": Spot.RANDOM}, {"spot": Spot.EVEN}, {"delay_s": 0.0}, {"delay_s": 7 * DAY_S},
         {"cap_s": DAY_S}, {"cap_s": 6 * HOUR_S},
         {"source": HistorySource.UNAWARE, "until": Until.AROUND}, {"source": HistorySource.OBSERVED},
-        {"source": HistorySource.OBSERVED, "unended": Unevicted.DROPPED},
+        {"source": HistorySource.OBSERVED, "unevicted": Unevicted.DROPPED},
         {"refresh_s": 6 * HOUR_S, "window_s": 7 * DAY_S}, {"refresh_s": 6 * HOUR_S, "window_s": 30 * DAY_S},
-        {"refresh_s": 5 * 60.0}, {"refresh_s": 5 * 60.0, "unended": Unevicted.KAPLAN_MEIER},
+        {"refresh_s": 5 * 60.0}, {"refresh_s": 5 * 60.0, "unevicted": Unevicted.KAPLAN_MEIER},
     )  # fmt: skip
     for change in changes:
         yield replace(IN_ADVANCE, **change), "born" in change
-    for unended in (Unevicted.KAPLAN_MEIER, Unevicted.AS_EVICTED):
-        yield replace(IN_ADVANCE, unended=unended), True
+    for unevicted in (Unevicted.KAPLAN_MEIER, Unevicted.AS_EVICTED):
+        yield replace(IN_ADVANCE, unevicted=unevicted), True
     made: tuple[tuple[float | None, Until], ...] = (
         (None, Until.TABLE), (6 * HOUR_S, Until.TRACE), (6 * HOUR_S, Until.TABLE),
     )  # fmt: skip
-    for (refresh_s, until), unended, unseen in product(made, Unevicted, Unseen):
-        if refresh_s is None or unended is not Unevicted.DROPPED:  # nothing is evicted on B, C and D
-            yield Reading(HistorySource.OWN, refresh_s, until, unended, unseen, youngest=False), False
-    for unended in Unevicted:
-        yield replace(LITERAL, unended=unended, unseen=Unseen.OURS, youngest=False), False
+    for (refresh_s, until), unevicted, unseen in product(made, Unevicted, Unseen):
+        if refresh_s is None or unevicted is not Unevicted.DROPPED:  # nothing is evicted on B, C and D
+            yield Reading(HistorySource.OWN, refresh_s, until, unevicted, unseen, youngest=False), False
+    for unevicted in Unevicted:
+        yield replace(LITERAL, unevicted=unevicted, unseen=Unseen.OURS, youngest=False), False
     for change in ({"delay_s": 0.0}, {"cap_s": DAY_S}, {"window_s": 7 * DAY_S}, {"fewer": 1}):
         yield replace(LITERAL, **change), False
-    for youngest, (refresh_s, until), unended in product((True, False), made, Unevicted):
+    for youngest, (refresh_s, until), unevicted in product((True, False), made, Unevicted):
         for unseen in (Unseen.REFUSED, Unseen.LINE, Unseen.OURS):
             if youngest or refresh_s is None:
-                yield Reading(HistorySource.UNAWARE, refresh_s, until, unended, unseen, youngest), False
+                yield Reading(HistorySource.UNAWARE, refresh_s, until, unevicted, unseen, youngest), False
 
 
 READINGS: dict[str, tuple[Reading, bool]] = {}

@@ -125,21 +125,21 @@ def table_of(reading: Reading, drawn: Samples, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize(
-    ("unended", "expected_s"),
+    ("unevicted", "expected_s"),
     [(Unevicted.DROPPED, 100.0), (Unevicted.AS_EVICTED, 300.0), (Unevicted.KAPLAN_MEIER, 900.0),
      (Unevicted.FOR_EVER, FOR_EVER_S)],
 )  # fmt: skip
 def test_what_becomes_of_samples_that_nothing_evicts(
-    unended: Unevicted, expected_s: float, monkeypatch: pytest.MonkeyPatch
+    unevicted: Unevicted, expected_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = samples([2] * 4, [100.0, 200.0, 300.0, 900.0], [True, False, False, False])
-    reading = replace(IN_ADVANCE, unended=unended)
+    reading = replace(IN_ADVANCE, unevicted=unevicted)
     assert table_of(reading, drawn, monkeypatch) == expected_s
 
 
 def test_a_window_forgets_old_births_and_a_boundary_cuts_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = replace(samples([2, 2], [50.0, 900.0], [True, True]), birth_s=np.array([0.0, 500.0]))
-    reading = replace(IN_ADVANCE, refresh_s=60.0, unended=Unevicted.AS_EVICTED)
+    reading = replace(IN_ADVANCE, refresh_s=60.0, unevicted=Unevicted.AS_EVICTED)
     assert table_of(reading, drawn, monkeypatch, at_s=600.0) == 100.0, "the second has lived for 100 s so far"
     assert table_of(replace(reading, until=Until.TRACE), drawn, monkeypatch, at_s=600.0) == 900.0
     assert (
