@@ -24,6 +24,7 @@ from broker.cli.simulation_options import (
 )
 from broker.cli.trace.convert import check_output, replace_file
 from cloudsim.federation import replay as simulation
+from cloudsim.federation.report import work_shares
 from cloudsim.federation.request_outcomes import RequestOutcomes
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
@@ -34,6 +35,9 @@ SCHEMA = "spotfed.replay/1"
 
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
 
+_COLUMNS = (
+    "requests", "admitted", "share", "work", "of baseline's", "completed", "evicted", "evicted / admitted",
+)  # fmt: skip
 _COUNTS = (
     "requests", "admitted", "completed", "evicted", "evicted_share", "evicted_low", "evicted_high",
 )  # fmt: skip
@@ -91,7 +95,10 @@ def replay(
         report = simulation.replay(federation, seed=key, births=births, progress=reached, outcomes=outcomes)
     if requests and outcomes:
         _write(outcomes, requests, ending)
-    result = _summarise(report, promise, rule, time.perf_counter() - began_s)
+    baseline = report["origins"][SPOT]["spot_core_hours"]["completed"]
+    if promise is not None:
+        baseline = simulation.complete_without_promise(federation)[SPOT]
+    result = _summarise(report, promise, rule, baseline, time.perf_counter() - began_s)
     show_one(result, *_result_text(result, nodes), as_json=as_json)
 
 
@@ -110,8 +117,11 @@ def _write(outcomes: RequestOutcomes, path: Path, ending: str) -> None:
             frame.to_csv(draft, index=False)
 
 
-def _summarise(report: dict[str, Any], sla: float | None, rule: Rule, seconds: float) -> dict[str, Any]:
+def _summarise(
+    report: dict[str, Any], sla: float | None, rule: Rule, baseline: float, seconds: float
+) -> dict[str, Any]:
     cloud, origin = report["clouds"][CLOUD], report["origins"][SPOT]
+    hours = origin["spot_core_hours"]
     return {
         "schema": SCHEMA,
         "on_demand": cloud["on_demand"],
@@ -120,7 +130,7 @@ def _summarise(report: dict[str, Any], sla: float | None, rule: Rule, seconds: f
         "rule": rule.value,
         "utilisation": cloud["utilisation"],
         "seconds": round(seconds, 3),
-        "spot_core_hours": origin["spot_core_hours"],
+        "spot_core_hours": {**hours, "baseline": baseline, **work_shares(hours, baseline)},
         **({"promises": origin["promises"]} if "promises" in origin else {}),
         "by_size": origin["by_size"],
         "refusals": origin["refusals"],
@@ -133,7 +143,7 @@ def _result_text(result: dict[str, Any], nodes: str) -> list[RenderableType]:
     table = make_table(
         f"Replay on {nodes}, SLA {formatting.sla(result['sla'])}, rule {result['rule']}",
         "",
-        *map(number, ("requests", "admitted", "share", "completed", "evicted", "evicted / admitted")),
+        *map(number, _COLUMNS),
     )
     table.add_row(
         "on-demand",
@@ -145,12 +155,15 @@ def _result_text(result: dict[str, Any], nodes: str) -> list[RenderableType]:
         "spot",
         *(str(spot[name]) for name in ("requests", "admitted")),
         formatting.share(spot["admitted"], spot["requests"]),
+        formatting.share(hours["completed"], hours["requested"]),
+        formatting.share(hours["completed"], hours["baseline"]),
         *(str(spot[name]) for name in ("completed", "evicted")),
         formatting.share(spot["evicted"], spot["admitted"]),
     )
     core_hours = (
         f"Spot core-hours: {hours['requested']:,.0f} requested, {hours['completed']:,.0f} completed, "
-        f"{hours['lost']:,.0f} lost to evictions."
+        f"{hours['lost']:,.0f} lost to evictions; {hours['baseline']:,.0f} complete where all that fits is "
+        "admitted and nothing promised (the baseline)."
     )
     text: list[RenderableType] = [table, core_hours]
     if "promises" in result:

@@ -87,7 +87,8 @@ class Rule(StrEnum):
 RULE = typer.Option(
     help="To whom the SLA is a promise: to each admitted request (strict), to all of them together "
     "(population), to each by the requested ends of running spot instances too (informed, one size only), "
-    "and by the ages of on-demand instances (aged, one size only), or as the papers have it (papers)."
+    "and by the ages of on-demand instances (aged, one size only), or by the papers' text, taken literally "
+    "(papers), which does not give their Table IV: see 'spotfed experiment readings'."
 )
 
 

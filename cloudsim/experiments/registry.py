@@ -15,6 +15,7 @@ MODULES = {
     "preemption-tables": "preemption.tables",
     "scaling": "promise.scaling",
     "censoring": "promise.censoring",
+    "readings": "promise.readings",
     "sampling-error": "ours.sampling_error",
     "calibration": "promise.reliability",
     "bursts": "promise.reliability",

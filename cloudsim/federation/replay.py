@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.cloud.renewals import RenewalTerms, first_request, renew
@@ -19,7 +19,7 @@ from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.report import Tally
 from cloudsim.federation.request_outcomes import RequestOutcomes
-from cloudsim.history.event_log import PHASE_SPOT, PHASE_STOP
+from cloudsim.history.event_log import PHASE_SPOT, PHASE_STOP, EventLog
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import DRAIN, Change, End, Ended, Started, TurnedAway
 from cloudsim.model.instances import Instance, Quote
@@ -27,9 +27,25 @@ from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Request
 from cloudsim.model.reserved_ids import OVERFLOW, is_block
 from cloudsim.prediction.predictor import LocalPredictor
+from cloudsim.prediction.rule import PredictionRule
+from cloudsim.prediction.samplers.replay import SamplerSpec
+from cloudsim.prediction.samples import Flavour
+from cloudsim.prediction.tables import QuantileTable
 
 #: Called with the time reached, in seconds of the federation.
 Progress = Callable[[float], None]
+
+
+class Predictor(Protocol):
+    """Whatever makes a cloud's tables: it is told the history piece by piece."""
+
+    def table(self, new_events: EventLog, boundary_s: float) -> QuantileTable:
+        """Return the table that counts from ``boundary_s`` on; the new events are all before it."""
+        ...
+
+
+#: Makes the predictor of a cloud from its nodes, the flavours of spot that it is asked for, and its rule.
+MakePredictor = Callable[[SamplerSpec, tuple[Flavour, ...], PredictionRule], Predictor]
 
 
 def replay(
@@ -39,6 +55,7 @@ def replay(
     births: int,
     progress: Progress | None = None,
     outcomes: RequestOutcomes | None = None,
+    predictor: MakePredictor = LocalPredictor,
 ) -> dict[str, Any]:
     """Run the federation to its end, and on until every instance has ended; return the report (``report``).
 
@@ -52,8 +69,10 @@ def replay(
         Called with the time reached, in seconds of the federation.
     outcomes
         Filled with one row for each spot request.
+    predictor
+        Makes what predicts for each cloud.
     """
-    run = _ReplayRun(federation, seed, births, outcomes)
+    run = _ReplayRun(federation, seed, births, outcomes, predictor)
     for now_s, request, targets in federation.requests():
         run.go_on(now_s, PHASE_SPOT)
         run.ask(now_s, request, targets)
@@ -63,10 +82,28 @@ def replay(
     return run.finish()
 
 
+def complete_without_promise(federation: Federation) -> dict[str, float]:
+    """Return the spot core-hours by origin that complete when all that fits is admitted and nothing promised.
+
+    This is the papers' SLA-unaware baseline, on the same clouds.
+    """
+    workloads = tuple(replace(workload, sla=None, least_s=None) for workload in federation.workloads)
+    report = replay(replace(federation, workloads=workloads), seed=0, births=1)
+    return {origin: part["spot_core_hours"]["completed"] for origin, part in report["origins"].items()}
+
+
 class ReplayMember:
     """A cloud of the replay with the predictor that makes its tables."""
 
-    def __init__(self, member: FederatedCloud, order: int, federation: Federation, seed: int, births: int):
+    def __init__(
+        self,
+        member: FederatedCloud,
+        order: int,
+        federation: Federation,
+        seed: int,
+        births: int,
+        predictor: MakePredictor = LocalPredictor,
+    ):
         self.id, self.order = member.spec.id, order
         self.overflow, self.overflow_sla = member.overflow, member.overflow_sla
         self.cloud = (
@@ -74,7 +111,7 @@ class ReplayMember:
             if member.retry_s is None
             else DirectCloud(member.spec, member.own_load, federation.ends_s, member.retry_s)
         )
-        self.predictor = LocalPredictor(
+        self.predictor = predictor(
             sampler_spec(member.spec, seed, births),
             federation.spot_flavours(member),
             member.spec.prediction,
@@ -160,9 +197,16 @@ class _ReplayRun:
     (docs/design/prediction.md "Order of events") and before the spot requests of the workloads.
     """
 
-    def __init__(self, federation: Federation, seed: int, births: int, outcomes: RequestOutcomes | None):
+    def __init__(
+        self,
+        federation: Federation,
+        seed: int,
+        births: int,
+        outcomes: RequestOutcomes | None,
+        predictor: MakePredictor,
+    ):
         self._members = {
-            member.spec.id: ReplayMember(member, order, federation, seed, births)
+            member.spec.id: ReplayMember(member, order, federation, seed, births, predictor)
             for order, member in enumerate(federation.clouds)
         }
         overflows = any(member.overflow for member in federation.clouds)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,23 @@ def realised_rate(admitted: int, evicted: int) -> dict[str, float | None]:
         "evicted_share": round(evicted / admitted, _DIGITS) if admitted else None,
         "evicted_low": round(low, _DIGITS),
         "evicted_high": round(high, _DIGITS),
+    }
+
+
+def work_shares(hours: Mapping[str, float], baseline: float) -> dict[str, float | None]:
+    """Return the completed share of the core-hours requested, and of those that the baseline completes.
+
+    Parameters
+    ----------
+    hours
+        ``spot_core_hours`` of a report.
+    baseline
+        Core-hours that complete without any promise (``replay.complete_without_promise``).
+    """
+    completed = hours["completed"]
+    return {
+        "completed_of_requested": completed / hours["requested"] if hours["requested"] else None,
+        "completed_of_baseline": completed / baseline if baseline else None,
     }
 
 

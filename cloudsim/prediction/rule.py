@@ -102,6 +102,7 @@ def rule_for(mode: Mode) -> PredictionRule:
 INFORMED_RULE = PredictionRule(release_horizons_s=(150.0, 600.0, 2400.0, 9600.0))
 #: Also uses how long the running on-demand instances have run.
 AGED_RULE = PredictionRule(release_horizons_s=(37.5, 150.0, 600.0, 2400.0, 9600.0), on_demand_ages=True)
-#: The rule of the papers: P2 §2.3 records the lifetime of a virtual instance that was "eventually" evicted,
-#: and §2.4 evicts it before all others.
+#: The papers' text, taken literally: P2 §2.3 records the lifetime of a virtual instance that was "eventually"
+#: evicted, and §2.4 evicts it before all others. It does not give their Table IV, and no reading gives all
+#: that they print (docs/design/prediction.md "Readings of the papers").
 PAPERS_RULE = PredictionRule(censoring=Censoring.DROPPED, always_youngest=True, sampled=True)

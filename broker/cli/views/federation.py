@@ -43,16 +43,18 @@ def _clouds_table(clouds: dict[str, Any]) -> Table:
 
 
 def _origins_table(origins: dict[str, Any], slas: dict[str, float | None]) -> Table:
-    numbers = ("requests", "admitted", "evicted", "evicted / admitted", "95 % interval", "SLA")
+    numbers = ("requests", "admitted", "work", "evicted", "evicted / admitted", "95 % interval", "SLA")
     title = "Origins: whose requests went out as spot, and whether the promise was kept"
     table = make_table(title, "origin", *map(number, numbers), "promise")
     for name, origin in origins.items():
         admitted, evicted = origin["admitted"], origin["evicted"]
         low, high = origin["evicted_low"], origin["evicted_high"]
+        hours = origin["spot_core_hours"]
         table.add_row(
             name,
             str(origin["requests"]),
             formatting.share(admitted, origin["requests"]),
+            formatting.share(hours["completed"], hours["requested"]),
             str(evicted),
             formatting.share(evicted, admitted),
             f"{low:.4f} – {high:.4f}" if admitted else "–",

@@ -78,7 +78,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
             beside = "" if prototype is None else f" (prototype: {share(prototype)})"
             texts.append(
                 f"{bed} with {_written(births)} births: {share(pooled.evicted)} evicted{beside}, "
-                f"{share(pooled.admitted)} admitted; {SLA:g} is kept in {pooled.kept_text} seeds."
+                f"{share(pooled.admitted)} admitted, {pooled.work}; {SLA:g} is kept in {pooled.kept_text} "
+                "seeds."
             )
     return texts
 

@@ -16,7 +16,7 @@ from cloudsim.experiments.ours.oracle import zero_eviction, zero_eviction_bound
 from cloudsim.experiments.promise import outcomes
 from cloudsim.experiments.promise.beds import ONE_SIZE, draw
 from cloudsim.experiments.promise.outcomes import POPULATION, STRICT, UNAWARE, share
-from cloudsim.experiments.runs import SPOT_DELAY_S
+from cloudsim.experiments.runs import SPOT_DELAY_S, share_of_work
 from cloudsim.scheduling.inventory import parse_nodes
 
 SLA = 0.01
@@ -88,7 +88,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
             completed = spread(_shares(rows, bed, rule, "spot_completed")).value
             admitted = spread(_shares(rows, bed, rule, "spot_admitted")).value
             texts.append(
-                f"{bed}, {_LABELS[rule]}: {share(admitted)} admitted, {share(completed)} completed, which is "
+                f"{bed}, {_LABELS[rule]}: {share(admitted)} admitted, "
+                f"{share_of_work(*where(rows, bed=bed, rule=rule))}, {share(completed)} completed, which is "
                 f"{100 * completed / possible.value:.0f} % of that."
             )
     if not any(row["rule"] == BOUND for row in rows):

@@ -14,6 +14,7 @@ from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, dist
 from cloudsim.experiments.promise import outcomes, pairs
 from cloudsim.experiments.promise.beds import draw
 from cloudsim.experiments.promise.outcomes import keeps_promise, share
+from cloudsim.experiments.runs import share_of_work
 from cloudsim.scheduling.lineups import LINEUPS, YOUNGEST_JOB_FIRST, lineup
 
 BED, PAIR = "mixed", "C-D"
@@ -55,7 +56,7 @@ def _beside_first(row: Row, rows: Sequence[Row]) -> float:
 
 def _part(row: Row) -> str:
     admitted = row["spot_admitted"] / max(row["spot_requests"], 1)
-    text = f"at p = {row['sla']:g} {share(admitted)} admitted, "
+    text = f"at p = {row['sla']:g} {share(admitted)} admitted, {share_of_work(row)}, "
     if row["spot_admitted"]:
         text += (
             f"{share(row['evicted_share'])} of them evicted "

@@ -87,7 +87,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     texts = []
     for bed in beds:
         each = ", ".join(
-            f"{variant} {share(of[bed].admitted)} ({share(of[bed].evicted)} evicted, "
+            f"{variant} {share(of[bed].admitted)} ({of[bed].work}, {share(of[bed].evicted)} evicted, "
             f"kept in {of[bed].kept_text})"
             for variant, of in pooled.items()
         )

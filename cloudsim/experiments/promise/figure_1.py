@@ -33,6 +33,7 @@ from cloudsim.experiments.promise.published_numbers import (
     STRICT,
     UNAWARE,
 )
+from cloudsim.experiments.runs import share_of_work
 from cloudsim.model.requests import Mode
 from cloudsim.plots import GREY, INK
 from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE, Censoring, PredictionRule
@@ -112,6 +113,7 @@ def _level(rows: Sequence[Row], rule: str, slas: Sequence[float]) -> str:
         kept = sum(value <= sla for value in evicted)
         parts.append(
             f"SLA {sla:g}: {_mean(rows, rule, sla, ADMITTED):.3f} admitted, "
+            f"{share_of_work(*where(rows, rule=rule, sla=sla))}, "
             f"{_mean(rows, rule, sla, EVICTED):.4f} of them evicted, kept in {kept} of {len(evicted)} runs"
         )
     return f"{_LABELS[rule].capitalize()} – {'; '.join(parts)}."

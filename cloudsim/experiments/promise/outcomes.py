@@ -16,6 +16,7 @@ from cloudsim.admission.rule import AdmissionRule
 from cloudsim.experiments.drawing import LINES, Axes, Figure, legend_below, panels, share_axis
 from cloudsim.experiments.experiment import Case, Row, distinct, where
 from cloudsim.experiments.promise.beds import draw
+from cloudsim.experiments.runs import share_of_work
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.requests import Mode
 from cloudsim.plots import GREY
@@ -70,7 +71,8 @@ class BedOutcome:
 
     admitted, evicted: shares of requests and of admitted ones, all seeds pooled. low, high: Clopper-Pearson
     bounds (95 %) of the evicted share as if evictions were independent; they come together, so that the
-    spread over seeds says more. kept: number of seeds in which the evicted share was at most the SLA.
+    spread over seeds says more. kept: number of seeds in which the evicted share was at most the SLA. work:
+    text of the completed shares of core-hours.
     """
 
     seeds: int
@@ -79,6 +81,7 @@ class BedOutcome:
     low: float
     high: float
     kept: int
+    work: str
 
     @property
     def kept_text(self) -> str:
@@ -94,8 +97,9 @@ def outcome(rows: Sequence[Row]) -> BedOutcome:
     low, high = clopper_pearson(evicted, admitted)
     kept = sum(row["sla"] is None or keeps_promise(row) for row in rows)
     return BedOutcome(
-        len(rows), admitted / max(requests, 1), evicted / max(admitted, 1), low, high, int(kept)
-    )
+        len(rows), admitted / max(requests, 1), evicted / max(admitted, 1), low, high, int(kept),
+        share_of_work(*rows),
+    )  # fmt: skip
 
 
 def keeps_promise(row: Row) -> bool:
@@ -137,7 +141,7 @@ def _part(sla: float | None, pooled: BedOutcome, goal: float | None) -> str:
     aim = "" if goal is None else f" (goal {share(goal)})"
     kept = "" if sla is None else f", kept in {pooled.kept_text} seeds"
     return (
-        f"{at}: {share(pooled.admitted)} admitted{aim}, {share(pooled.evicted)} of them evicted "
+        f"{at}: {share(pooled.admitted)} admitted{aim}, {pooled.work}, {share(pooled.evicted)} evicted "
         f"({share(pooled.low)} to {share(pooled.high)}){kept}"
     )
 

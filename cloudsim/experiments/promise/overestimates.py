@@ -23,7 +23,7 @@ import numpy as np
 from cloudsim.experiments.drawing import Dot, Figure, dots_by_group, legend_below, panels, share_axis
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, ratio, total, where
 from cloudsim.experiments.promise.outcomes import keeps_promise
-from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.experiments.runs import share_of_work, single_cloud_row
 from cloudsim.traces.formats import read
 from cloudsim.traces.trace import Trace
 
@@ -107,7 +107,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
                 f"{knowledge} lifetimes {ratio(own, *_ADMITTED):.3f} admitted, "
                 f"{ratio(own, *_EVICTED):.4f} of them evicted"
                 + ("" if sla is None else f" (broken in {broken} of {len(own)} runs)")
-                + f", {ratio(own, *_COMPLETED):.3f} of the core-hours completed"
+                + f", {ratio(own, *_COMPLETED):.3f} of the core-hours completed; as asked, "
+                + share_of_work(*own)
             )
         texts.append(f"{'No SLA' if sla is None else f'SLA {sla:g}'}: {'; '.join(parts)}.")
     promised = [row for row in rows if row["sla"] is not None]

@@ -15,6 +15,7 @@ from cloudsim.experiments.drawing import Dot, Figure, dots_by_group, legend_belo
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, where
 from cloudsim.experiments.promise.outcomes import keeps_promise
 from cloudsim.experiments.promise.pairs import FULL_NODES, TRACES, needs, pair_row, shape
+from cloudsim.experiments.runs import share_of_work
 from cloudsim.scheduling.lineups import (
     SPOT_BEST_FIT,
     SPOT_LAST_FIT,
@@ -96,7 +97,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         compared = _compared(rows, first)
         best = max(compared, key=lambda row: float(row["spot_core_hours_completed"]))
         parts = [
-            f"{_label(row['lineup'])} {row['completed_of_requested'] or 0:.3f} ({row['evicted']} of "
+            f"{_label(row['lineup'])} {share_of_work(row)} ({row['evicted']} of "
             f"{row['spot_admitted']} evicted, on-demand {row['on_demand_admitted']})"
             for row in compared
         ]

@@ -17,7 +17,7 @@ from cloudsim.experiments.experiment import Row, where
 DESIGN = "docs/design/prediction.md"
 
 ADMITTED, EVICTED, ON_DEMAND = "spot admitted", "spot evicted", "on-demand admitted"
-WORK = "spot work completed"
+WORK, WORK_OF_BASELINE = "spot work completed", "spot work completed, of the baseline's"
 LIFETIME_S, SAMPLES = "quantile of the lifetime, s", "samples"
 
 #: Quantity → its column, or the two columns whose ratio it is.
@@ -26,6 +26,7 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
     EVICTED: ("evicted", "spot_admitted"),
     ON_DEMAND: ("on_demand_admitted", "on_demand_requests"),
     WORK: ("spot_core_hours_completed", "spot_core_hours_requested"),
+    WORK_OF_BASELINE: ("spot_core_hours_completed", "spot_core_hours_baseline"),
     LIFETIME_S: ("quantile_s",),
     SAMPLES: ("samples",),
 }
@@ -192,7 +193,10 @@ def _tables_3_4() -> list[PublishedNumber]:
         for what, values in _TABLES[sla].items()
         for pair, value in zip(PAIRS, values, strict=True)
     ]
-    figures.append(PublishedNumber("tables-3-4", "P2 §3.6", WORK, "0.54", {"pair": "D-C", "sla": 0.01}))
+    figures += [
+        PublishedNumber("tables-3-4", "P2 §3.6", what, "0.54", {"pair": "D-C", "sla": 0.01})
+        for what in (WORK, WORK_OF_BASELINE)  # "of the total spot work": of which total, it does not say
+    ]
     return figures
 
 

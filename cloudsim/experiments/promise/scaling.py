@@ -19,6 +19,7 @@ from cloudsim.experiments.promise.published_numbers import (
     of_experiment,
     quantity,
 )
+from cloudsim.experiments.runs import share_of_work
 from cloudsim.plots import GREY, INK
 
 SLAS: tuple[float | None, ...] = (None, 0.01)
@@ -95,7 +96,7 @@ def _platform(row: Row) -> str:
     admitted, evicted = quantity(row, ADMITTED), quantity(row, EVICTED)
     assert admitted is not None
     return (
-        f"{row['nodes']} admits {admitted:.3f}"
+        f"{row['nodes']} admits {admitted:.3f}, {share_of_work(row)}"
         + (f" and evicts {evicted:.4f}" if evicted is not None else "")
         + (
             f", with {abs(lost)} on-demand requests {'fewer' if lost > 0 else 'more'} than without spot"

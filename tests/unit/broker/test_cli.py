@@ -134,7 +134,9 @@ def test_replay_json(spotfed: Spotfed, trace: Path, tmp_path: Path) -> None:
     assert {"requests": 40, "admitted": 40, "completed": 40, "evicted": 0}.items() <= result["spot"].items()
     assert result["sla"] is None
     assert result["seconds"] >= 0
-    assert result["spot_core_hours"]["completed"] == 44 * 3
+    hours = result["spot_core_hours"]
+    assert hours["completed"] == hours["baseline"] == 44 * 3
+    assert (hours["completed_of_requested"], hours["completed_of_baseline"]) == (1.0, 1.0)
     with gzip.open(tmp_path / "requests.csv.gz", "rt") as lines:
         requests = list(csv.DictReader(lines))
     assert [request["end"] for request in requests] == ["completed"] * 40

@@ -12,7 +12,7 @@ import pytest
 from cloudsim.experiments.experiment import Experiment
 from cloudsim.experiments.ours import overflow
 from cloudsim.experiments.promise import overestimates, placement
-from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.experiments.runs import share_of_work, single_cloud_row
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.scheduling.lineups import SPOT_WORST_FIT
 from cloudsim.traces.synthesis import lognormal_trace
@@ -63,6 +63,17 @@ def test_without_spot_is_the_same_cloud() -> None:
     assert found["utilisation_without_spot"] == none["utilisation"] == none["utilisation_without_spot"]
     assert found["on_demand_admitted_without_spot"] == none["on_demand_admitted"]
     assert 0 < found["utilisation_without_spot"] < found["utilisation"] < 1
+
+
+def test_work_stands_beside_that_of_the_baseline() -> None:
+    plain, promised = row(), row(sla=0.25)
+    assert plain["completed_of_baseline"] == 1.0
+    assert promised["spot_core_hours_baseline"] == plain["spot_core_hours_completed"]
+    share = promised["spot_core_hours_completed"] / plain["spot_core_hours_completed"]
+    assert promised["completed_of_baseline"] == pytest.approx(share)
+    first, second = promised["completed_of_requested"], promised["completed_of_baseline"]
+    shares = [f"{value:.3f}".removeprefix("0") for value in (first, second)]
+    assert share_of_work(promised) == f"work {shares[0]} ({shares[1]} of the baseline's)"
 
 
 def test_what_is_asked_for_is_what_is_run() -> None:

@@ -123,7 +123,9 @@ def rule(pair: str, nodes: str, lifetimes: float, admitted: int, evicted: int, h
     return {
         "measure": "rule", "pair": pair, "nodes": nodes, "history_lifetimes": lifetimes, "sla": 0.01,
         "spot_requests": 1000, "spot_admitted": admitted, "evicted": evicted, "evicted_low": 0.001,
-        "evicted_high": 0.02, "spot_core_hours_completed": hours, "refusals": {"no_evidence": 50},
+        "evicted_high": 0.02, "spot_core_hours_completed": hours,
+        "spot_core_hours_requested": 1000.0, "spot_core_hours_baseline": 800.0,
+        "refusals": {"no_evidence": 50},
     }  # fmt: skip
 
 

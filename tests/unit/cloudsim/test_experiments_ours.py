@@ -22,6 +22,9 @@ def row(admitted: int, evicted: int, **columns: Any) -> Row:
         "spot_admitted": admitted,
         "spot_completed": admitted - evicted,
         "evicted": evicted,
+        "spot_core_hours_requested": 4000.0,
+        "spot_core_hours_completed": 1000.0,
+        "spot_core_hours_baseline": 2000.0,
         **columns,
     }
 

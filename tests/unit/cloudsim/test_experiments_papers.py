@@ -32,6 +32,7 @@ def row(
         "evicted_low": 0.5 * evicted / admitted, "evicted_high": 2 * evicted / admitted,
         "on_demand_requests": 100, "on_demand_admitted": 90, "on_demand_admitted_without_spot": 93,
         "spot_core_hours_requested": 4000.0, "spot_core_hours_completed": 2000.0 if sla is None else 500.0,
+        "spot_core_hours_baseline": 2000.0,
         "core_hours_lost": 7.0, "utilisation": 0.4, "utilisation_without_spot": 0.3,
         "by_size": [{"cores": 2, "core_hours_requested": 4000.0, "core_hours_completed": 10.0}],
         **others,
@@ -106,7 +107,7 @@ def test_tables_say_where_the_promise_is_broken_and_what_work_is_done() -> None:
     ]
     text = said(tables_3_4.EXPERIMENT, rows)
     assert "kept in 1 of 2 runs with one; not by A-B at 0.01 (6 of 500)" in text
-    assert "0.125 (0.500) of the requested core-hours completed, 0.25 of what is without an SLA" in text
+    assert "work .125 (.250 of the baseline's) (0.500); " in text
     assert "eviction ratio of A-B is already below .01" in text
     first, second = draw(tables_3_4.EXPERIMENT, rows)
     assert [axes.get_title() for axes in first.axes[:2]] == ["A-B", "B-A"]

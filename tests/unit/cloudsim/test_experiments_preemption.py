@@ -111,6 +111,7 @@ def made_up(pair: str, name: str, sla: float, evicted: int) -> Row:
         "evicted": evicted, "evicted_share": evicted / 500, "evicted_low": evicted / 600,
         "evicted_high": evicted / 400, "spot_core_hours_completed": 900.0 - evicted,
         "core_hours_lost": float(evicted), "completed_of_requested": 0.9 - evicted / 1_000,
+        "spot_core_hours_requested": 1_000.0, "spot_core_hours_baseline": 950.0,
     }  # fmt: skip
 
 
@@ -144,7 +145,10 @@ def test_broken_promises_are_named(compared: list[Row]) -> None:
         "interval)."
     )
     of_mixed = findings[5]
-    assert of_mixed.startswith("mixed, random-victims: at p = 0.05 .500 admitted, .120 of them evicted (")
+    assert of_mixed.startswith(
+        "mixed, random-victims: at p = 0.05 .500 admitted, work .840 (.884 of the baseline's), .120 of them "
+        "evicted ("
+    )
     assert "more than promised" in of_mixed
     kept = [made_up(row["pair"], row["lineup"], row["sla"], 3) for row in compared]
     assert lineups.EXPERIMENT.findings(kept)[-1].startswith("Evicted <= p in 52 of 52 runs")

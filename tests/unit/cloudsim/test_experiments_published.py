@@ -21,7 +21,8 @@ from cloudsim.experiments.promise.published_numbers import (
 def row(pair: str = "A-B", sla: float | None = 0.01, admitted: int = 100, evicted: int = 1) -> dict:
     return {"pair": pair, "sla": sla, "spot_admitted": admitted, "spot_requests": 200, "evicted": evicted,
             "on_demand_admitted": 9, "on_demand_requests": 10,
-            "spot_core_hours_completed": 1.0, "spot_core_hours_requested": 4.0}  # fmt: skip
+            "spot_core_hours_completed": 1.0, "spot_core_hours_requested": 4.0,
+            "spot_core_hours_baseline": 2.0}  # fmt: skip
 
 
 def test_each_published_figure_is_of_a_known_experiment_and_quantity() -> None:
