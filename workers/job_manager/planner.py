@@ -17,7 +17,7 @@ from broker.jobs.record import AttemptRecord
 from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism, Replica
 from cloudsim.jobs.job import StorageKind
-from cloudsim.jobs.mechanisms import MECHANISMS, Checkpoint, OnDemand
+from cloudsim.jobs.mechanisms import Checkpoint, OnDemand, all_mechanisms
 from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import QuotedMarkets
@@ -89,7 +89,7 @@ def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand 
         return choices
     usable = [
         mechanism
-        for mechanism in MECHANISMS
+        for mechanism in all_mechanisms()
         if (request.checkpoint is not None or not mechanism.keeps_state)
         and (home is not None or not mechanism.needs_backup)
     ]

@@ -130,6 +130,7 @@ def _spec(batch: Batch) -> SamplerSpec:
         details=NodeDetails(tuple(sorted(batch.node_resources.items())), labels),
         lineup=batch.lineup,
         grace_s=batch.grace_s,
+        predictor=batch.predictor,
     )
 
 
