@@ -1,27 +1,12 @@
-"""Every experiment runs quickly on a machine without any recorded data, and says on what."""
+"""Synthesised loads stand in for recorded data in quick runs; ``tests/deep`` runs all of them."""
 
 from pathlib import Path
 
-import pytest
-
-from broker.experiments.runner import WITHOUT_DATA, run
-from cloudsim.experiments import registry
+from broker.experiments.runner import run
 from cloudsim.experiments.experiment import Case
 from cloudsim.experiments.stand_ins import write_stand_ins
 from cloudsim.traces.formats import read
 from tests.unit.cloudsim import experiment_fakes as fakes
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", registry.MODULES)
-def test_a_quick_run_needs_no_data(tmp_path: Path, name: str) -> None:
-    experiment = registry.load(name)
-    result = run(experiment, tmp_path, data=None, quick=True, processes=1)
-    assert (result["failed"], result["skipped"]) == ({}, {})
-    assert result["rows"]
-    needed = {file for case in experiment.cases(True) for file in case.needs}
-    assert result["manifest"]["stand_ins"] == sorted(needed)
-    assert (result["findings"][0] == WITHOUT_DATA) == bool(needed)
 
 
 def test_stand_ins_are_the_same_each_time_and_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
