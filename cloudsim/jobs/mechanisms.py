@@ -339,7 +339,7 @@ def all_mechanisms() -> tuple[Mechanism, ...]:
     SpecError
         When a package cannot be loaded, or its mechanism has the name of another one.
     """
-    added = load_plugins(CHECKPOINT_MECHANISMS, Mechanism)  # type: ignore[type-abstract]
+    added = load_plugins(CHECKPOINT_MECHANISMS, Mechanism)
     known = {(each.name, each.storage) for each in (*MECHANISMS, OnDemand())}
     for entry, mechanism in added.items():
         if (mechanism.name, mechanism.storage) in known:

@@ -57,7 +57,7 @@ def find_predictor(value: object, *, field: str = "predictor") -> tuple[MakeSamp
         When no package adds one of that name; it names ``field`` and lists those that exist.
     """
     name, parameters = read_part(value, field)
-    added: dict[str, MakeSampler] = load_plugins(PREDICTORS, Callable)  # type: ignore[arg-type, assignment]
+    added: dict[str, MakeSampler] = load_plugins(PREDICTORS, Callable)
     if name not in added:
         known = ", ".join(sorted(added)) or "none: no installed package adds one"
         raise SpecError(f"no predictor is called {name!r}; there are: {known}", field=field)

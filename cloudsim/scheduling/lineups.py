@@ -243,7 +243,7 @@ def _weigher(name: str, value: Any, field: str) -> tuple[Weigher, float]:
 
 
 def _find(name: str, ours: Mapping[str, Any], group: str, field: str) -> Any:
-    parts = {**load_plugins(group, Callable), **ours}  # type: ignore[type-abstract]
+    parts = {**load_plugins(group, Callable), **ours}
     if name not in parts:
         raise SpecError(f"there is no {name!r}; there are: {', '.join(sorted(parts))}", field=field)
     return parts[name]

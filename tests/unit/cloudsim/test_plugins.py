@@ -286,7 +286,9 @@ def test_a_mechanism_of_a_package_is_one_of_all(install: Install) -> None:
     assert often in all_mechanisms()
     assert often is not None
     assert ours is not None
-    assert often.interval_s(job, OVERHEADS) == ours.interval_s(job, OVERHEADS) / 2
+    interval_s = ours.interval_s(job, OVERHEADS)
+    assert interval_s is not None
+    assert often.interval_s(job, OVERHEADS) == interval_s / 2
 
 
 def test_a_mechanism_needs_a_name_of_its_own(install: Install) -> None:
