@@ -153,7 +153,7 @@ def warn_of_plain_line_ups(line_ups: Iterable[LineUp]) -> None:
         if line_up != lineups.LIFO_POOLS and not is_compiled(line_up):
             warn(
                 f"line-up {line_up.name} has parts in plain Python: its promises come from {PLAIN_BIRTHS} "
-                "samples a size at most, and each takes about a thousand times as long"
+                "samples a size at most, and each takes hundreds of times as long"
             )
 
 

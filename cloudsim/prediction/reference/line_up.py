@@ -1,6 +1,6 @@
 """Replay with one virtual instance by the scheduler itself: what ``LineUpSampler`` must equal.
 
-It is thousands of times slower. It uses ``Inventory`` and ``plan``, and shares nothing with the kernel but
+It is hundreds of times slower. It uses ``Inventory`` and ``plan``, and shares nothing with the kernel but
 the log. ``PlainSampler`` follows line-ups with it that no kernel knows.
 """
 

@@ -1,7 +1,7 @@
 """Sample the time until eviction under line-ups with parts in plain Python, by the scheduler itself.
 
 No compiled replay knows what a function of one's own does, so each virtual instance goes on in a copy of the
-cloud. That takes about a thousand times as long as ``line_up``: fewer births are followed.
+cloud. That takes hundreds of times as long as ``line_up``: fewer births are followed.
 """
 
 from __future__ import annotations
