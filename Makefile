@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if 
 TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-api bench-workers bench-nova kills chaos simulate acceptance jobs lock clean papers
+.PHONY: help setup demo up test test-integration test-deep lint format figures notebook docs bench bench-api bench-workers bench-nova kills chaos simulate acceptance jobs lock clean papers
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -110,6 +110,9 @@ format: setup  ## lay the code out and repair what ruff can
 
 figures: setup  ## draw docs/figures anew
 	@$(BIN)/python -m tests.integration.docs.figures docs/figures
+
+notebook: setup  ## run the notebook of docs/ anew (needs SPOTFED_DATA)
+	@$(BIN)/python -m tests.integration.docs.notebook
 
 docs: setup  ## the site of docs/, with references of commands, HTTP API and library: build/docs/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file docs/site/mkdocs.yml

@@ -36,7 +36,10 @@ def experiment(
     out: Annotated[Path, typer.Option(help="Directory for rows, pictures and the report.")] = Path(
         "experiments"
     ),
-    quick: Annotated[bool, typer.Option("--quick", help="A few small cases only: seconds.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="A few small cases only, if need be on synthesised loads: seconds."),
+    ] = False,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Cases at once.", show_default="number of cores")
     ] = None,
@@ -134,6 +137,9 @@ def _run(
         sets = " ".join(dict.fromkeys(file.partition("/")[0] for file in files))
         absent = " and no ".join(files)
         warn(f"{each.name}: {case!r} is left out, there is no {absent}: spotfed data fetch {sets}")
+    if stand_ins := result["manifest"]["stand_ins"]:
+        sets = " ".join(dict.fromkeys(file.partition("/")[0] for file in stand_ins))
+        warn(f"{each.name}: synthesised loads stand in for recorded data: spotfed data fetch {sets}")
     for case, error in result["failed"].items():
         warn(f"{each.name}: {case!r} failed: {error}")
     if not silent:

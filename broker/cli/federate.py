@@ -12,7 +12,7 @@ import typer
 from broker.cli.console import JsonOption, console, print_json, progress
 from broker.cli.errors import warn
 from broker.cli.live_run import LiveRun, drive, start
-from broker.cli.simulation_options import SAMPLES, SEED, samples_and_seed
+from broker.cli.simulation_options import SAMPLES, SEED, samples_and_seed, warn_of_plain_line_ups
 from broker.cli.views.federation import show_report
 from broker.settings import settings
 from cloudsim.federation import file as federation_file
@@ -44,6 +44,7 @@ def federate(
     """
     births, key = samples_and_seed(samples, seed)
     federation = load_federation(file, until, warned=lambda trace, text: warn(f"{trace}: {text}"))
+    warn_of_plain_line_ups(member.spec.lineup for member in federation.clouds)
     if not federation.workloads and not any(len(cloud.own_load) for cloud in federation.clouds):
         raise SpecError("no cloud has a trace and none offers a workload: nothing happens", file=str(file))
     began_s = time.perf_counter()

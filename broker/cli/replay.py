@@ -21,6 +21,7 @@ from broker.cli.simulation_options import (
     Rule,
     samples_and_seed,
     single_cloud,
+    warn_of_plain_line_ups,
 )
 from broker.cli.trace.convert import check_output, replace_file
 from cloudsim.federation import replay as simulation
@@ -89,6 +90,7 @@ def replay(
         nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup,
         _least_s(least, promise) if renew or least is not None else None,
     )  # fmt: skip
+    warn_of_plain_line_ups(member.spec.lineup for member in federation.clouds)
     outcomes = RequestOutcomes() if requests else None
     began_s = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:

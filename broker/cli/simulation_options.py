@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import Mode
+from cloudsim.prediction.kernels.line_up_replays import is_compiled
 from cloudsim.prediction.rule import (
     AGED_RULE,
     CAREFUL_RULE,
@@ -23,8 +25,10 @@ from cloudsim.prediction.rule import (
     PAPERS_RULE,
     PredictionRule,
 )
+from cloudsim.prediction.samplers.plain import PLAIN_BIRTHS
 from cloudsim.scheduling import lineups
 from cloudsim.scheduling.inventory import parse_nodes
+from cloudsim.scheduling.lineups import LineUp
 from cloudsim.traces.formats import read
 from cloudsim.traces.formats.source import STANDARD_INPUT
 from cloudsim.traces.trace import Trace
@@ -142,6 +146,16 @@ def single_cloud(
     for warning in (*federation.own_misfits(), *federation.spot_misfits()):
         warn(warning)
     return federation
+
+
+def warn_of_plain_line_ups(line_ups: Iterable[LineUp]) -> None:
+    """Say which line-ups have parts that no compiled replay knows: their tables are slow and coarse."""
+    for line_up in dict.fromkeys(line_ups):
+        if line_up != lineups.LIFO_POOLS and not is_compiled(line_up):
+            warn(
+                f"line-up {line_up.name} has parts in plain Python: its promises come from {PLAIN_BIRTHS} "
+                "samples a size at most, and each takes hundreds of times as long"
+            )
 
 
 def samples_and_seed(samples: int | None, seed: int | None) -> tuple[int, int]:

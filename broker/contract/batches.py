@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from broker.contract.fields import CloudId, Cores, Message
-from broker.contract.version import written_version
+from broker.contract.version import since, written_version
 
 
 class Batch(Message):
@@ -29,6 +29,8 @@ class Batch(Message):
         The number of Monte-Carlo samples of this size.
     lineup, grace_s:
         The cloud's line-up of policies, and the length of its notices in seconds.
+    predictor:
+        The predictor of an installed package that samples instead of ours.
     """
 
     version: int = written_version()
@@ -47,6 +49,7 @@ class Batch(Message):
     node_labels: tuple[dict[str, str], ...] = ()
     lineup: str = "youngest-job-first"
     grace_s: float = 0.0
+    predictor: str | None = since(4)
 
     @property
     def result(self) -> str:

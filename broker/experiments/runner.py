@@ -30,8 +30,15 @@ from broker.experiments.manifest import case_digest, manifest, missing
 from broker.experiments.pool import FailedRun, FinishedRun, run_cases
 from cloudsim.experiments.experiment import Case, Experiment, Row
 from cloudsim.experiments.promise.published_numbers import beside
+from cloudsim.experiments.stand_ins import write_stand_ins
 
 SCHEMA = "spotfed.experiment/1"
+
+#: First finding of a quick run without the recorded data.
+WITHOUT_DATA = (
+    "The recorded data are not there. Synthesised loads stood in for them: this run shows that the "
+    "experiment works, and its numbers say nothing of the recorded data."
+)
 
 #: Called with the number of finished cases.
 Progress = Callable[[int], None]
@@ -48,13 +55,18 @@ def run(
 ) -> dict[str, Any]:
     """Run the cases that are not done yet, write all files and return the content of ``result.json``.
 
-    data: directory of the recorded traces. The result names the cases whose files are not there, and those
-    that fail. Findings, pictures and an experiment's own keys need all rows: they are left out when cases are
-    missing.
+    data: directory of the recorded traces. Where one that a quick run needs is not there, synthesised ones
+    stand in for all, and the first finding says so. The result names the cases whose files are not there, and
+    those that fail. Findings, pictures and an experiment's own keys need all rows: they are left out when
+    cases are missing.
     """
     began = time.perf_counter()
     folder = out / experiment.name
     cases = list(experiment.cases(quick))
+    stand_ins: list[str] = []
+    if quick and any(missing(case, data) for case in cases):
+        data = folder / "stand-ins"
+        stand_ins = write_stand_ins(data, (name for case in cases for name in case.needs))
     skipped = {case.name: names for case in cases if (names := missing(case, data))}
     possible = [case for case in cases if case.name not in skipped]
     done, failed, kept = _run(possible, folder / "cases", data, processes, progress)
@@ -65,6 +77,7 @@ def run(
     if rows and not failed and not skipped:
         try:
             findings, own = experiment.findings(rows), experiment.own_keys(rows)
+            findings = [WITHOUT_DATA, *findings] if stand_ins else findings
             pictures = _draw(experiment, rows, folder)
         except Exception as error:  # noqa: BLE001  (the rows are worth keeping, and the next experiment too)
             failed["findings and pictures"] = f"{type(error).__name__}: {error}"
@@ -81,6 +94,7 @@ def run(
         "skipped": skipped,
         "manifest": {
             **manifest(experiment.name, quick=quick, cases=cases, rows=rows, data=data),
+            "stand_ins": stand_ins,
             "cases": len(cases),
             "cases_kept_from_before": kept,
             "case_seconds": round(sum(finished.seconds for finished in done.values()), 1),

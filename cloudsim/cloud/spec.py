@@ -32,7 +32,8 @@ class CloudSpec:
     lifetimes is told, and so how much can be promised. pools: the number of pools that it sells, with the
     line-up lifo-pools. slices_s: the durations that it sells, none for any. headroom: the cores of each block
     that it keeps free of spot (``cloudsim.cloud.headroom``). takes_back: True if it is known to take spot
-    back by itself, so that nothing is promised before enough instances were seen to live.
+    back by itself, so that nothing is promised before enough instances were seen to live. predictor: that of
+    an installed package (``cloudsim.prediction.predictor.find_predictor``); None for ours.
 
     Raises
     ------
@@ -56,6 +57,7 @@ class CloudSpec:
     slices_s: tuple[float, ...] = ()
     headroom: tuple[int, ...] = ()
     takes_back: bool = False
+    predictor: str | None = None
 
     def __post_init__(self) -> None:
         if self.products.pools and (self.details.amounts or self.details.labels):
@@ -85,6 +87,7 @@ def sampler_spec(spec: CloudSpec, seed: int, births: int) -> SamplerSpec:
         details=spec.details,
         lineup=spec.lineup.name,
         grace_s=spec.grace_s,
+        predictor=spec.predictor,
     )
 
 

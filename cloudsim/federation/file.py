@@ -193,6 +193,7 @@ def _spec(table: CloudTable, where: str, node_cores: tuple[int, ...], details: N
         headroom=headroom_of(table.headroom, node_cores, details, f"{where}.headroom"),
         slices_s=tuple(hours * 3600.0 for hours in table.slices_h),
         takes_back=(table.instances or {}).get("spot") is True,
+        predictor=table.predictor,
     )
 
 

@@ -38,7 +38,9 @@ from cloudsim.model.nodes import (
     checked_labels,
     checked_name,
 )
+from cloudsim.model.plugins import write_part
 from cloudsim.model.requests import LEAST_S, MOST_POOLS, Amounts, Labels, Mode, Spread
+from cloudsim.prediction.predictor import find_predictor
 from cloudsim.scheduling.lineups import EVICTIONS, LIFO_POOLS, LINEUPS, eviction_lineup, lineup
 
 T = TypeVar("T")
@@ -271,9 +273,15 @@ def _check_slices(hours: list[float]) -> list[float]:
     return hours
 
 
-def _check_lineup(name: Any) -> Any:
-    _check_with(lineup)(name)
-    return name
+def _check_lineup(value: Any) -> Any:
+    text = write_part(value)
+    _check_with(lineup)(text)
+    return text
+
+
+def _check_predictor(value: Any) -> Any:
+    _check_with(find_predictor)(value)
+    return write_part(value)
 
 
 def _check_eviction(name: Any) -> Any:
@@ -308,8 +316,11 @@ class CloudTable(StrictTable):
     )
     lineup: Annotated[str, BeforeValidator(_check_lineup)] | None = Field(
         None,
-        description="How instances are placed, and which are evicted.",
+        description="How instances are placed, and which are evicted: a name, or a table of parts.",
         json_schema_extra={"enum": _LINEUP_NAMES},
+    )
+    predictor: Annotated[str, BeforeValidator(_check_predictor)] | None = Field(
+        None, description="Predictor of an installed package: its name, or a table with name and parameters."
     )
     eviction: Annotated[str, BeforeValidator(_check_eviction)] | None = Field(
         None,

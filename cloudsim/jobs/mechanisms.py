@@ -30,6 +30,8 @@ from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
 from cloudsim.markets.revocation import HOUR_S, Markets, Odds
 from cloudsim.model.arrays import FloatArray
+from cloudsim.model.errors import SpecError
+from cloudsim.model.plugins import CHECKPOINT_MECHANISMS, load_plugins
 
 
 @dataclass(frozen=True)
@@ -346,8 +348,8 @@ class Backup(_OnOneMarket):
         return _done(replace(state, saved_gb=0.0), elapsed_s * slower)
 
 
-#: All mechanisms for spot instances, which jobs in simulations and on live clouds choose from. Of mechanisms
-#: that cost the same the first one is taken.
+#: All mechanisms of ours for spot instances, which jobs in simulations choose from. Of mechanisms that cost
+#: the same the first one is taken. Jobs on live clouds choose from ``all_mechanisms``.
 MECHANISMS: tuple[Mechanism, ...] = (
     Migration(StorageKind.LOCAL),
     Migration(),
@@ -358,6 +360,24 @@ MECHANISMS: tuple[Mechanism, ...] = (
 )
 
 
+def all_mechanisms() -> tuple[Mechanism, ...]:
+    """Return all mechanisms for spot instances: ours, and those that installed packages add.
+
+    Raises
+    ------
+    SpecError
+        When a package cannot be loaded, or its mechanism has the name of another one.
+    """
+    added = load_plugins(CHECKPOINT_MECHANISMS, Mechanism)
+    known = {(each.name, each.storage) for each in (*MECHANISMS, OnDemand())}
+    for entry, mechanism in added.items():
+        if (mechanism.name, mechanism.storage) in known:
+            raise SpecError(
+                f"{entry} is called {mechanism.name!r}, as one of ours is", field=CHECKPOINT_MECHANISMS
+            )
+    return (*MECHANISMS, *added.values())
+
+
 def find_mechanism(name: str, storage: str) -> Mechanism | None:
     """Return the mechanism of this name that uses this storage, None if there is none."""
-    return next((each for each in MECHANISMS if each.name == name and each.storage == storage), None)
+    return next((each for each in all_mechanisms() if each.name == name and each.storage == storage), None)

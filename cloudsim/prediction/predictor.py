@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from cloudsim.history.event_log import EventLog
+from cloudsim.model.errors import SpecError
+from cloudsim.model.plugins import PREDICTORS, load_plugins, make_part, read_part
 from cloudsim.model.requests import Amounts
+from cloudsim.prediction.kernels.line_up_replays import is_compiled
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samplers.line_up import LineUpSampler
+from cloudsim.prediction.samplers.plain import PlainSampler
 from cloudsim.prediction.samplers.pool import PoolSampler
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
@@ -21,18 +26,57 @@ from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 __all__ = ["LocalPredictor", "Sampler", "SamplerSpec"]
 
 
+class HistorySampler(Protocol):
+    """Samples one flavour of a history that grows."""
+
+    until_s: float
+
+    def feed(self, events: EventLog, until_s: float) -> None:
+        """Go on with the history up to, not including, ``until_s``."""
+
+    def samples(self) -> Samples:
+        """Return the samples known at ``until_s``."""
+
+
+#: Makes a sampler: spec, cores, share, shares and amounts as for ``Sampler``, and parameters of its own by
+#: name. Installed packages add them as entry points.
+MakeSampler = Callable[..., HistorySampler]
+
+
+def find_predictor(value: object, *, field: str = "predictor") -> tuple[MakeSampler, dict[str, object]]:
+    """Return the predictor of an installed package, and its parameters.
+
+    Parameters
+    ----------
+    value
+        Its name; or a table with the name and parameters, also as text in JSON.
+
+    Raises
+    ------
+    SpecError
+        When no package adds one of that name; it names ``field`` and lists those that exist.
+    """
+    name, parameters = read_part(value, field)
+    added: dict[str, MakeSampler] = load_plugins(PREDICTORS, Callable)
+    if name not in added:
+        known = ", ".join(sorted(added)) or "none: no installed package adds one"
+        raise SpecError(f"no predictor is called {name!r}; there are: {known}", field=field)
+    return added[name], parameters
+
+
 def replay_sampler(
     spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()
 ) -> ReplaySampler:
     """Return a sampler by replays.
 
-    It is the fast one for youngest-job-first where only cores count, and the general one for any other
-    line-up.
+    It is the fast one for youngest-job-first where only cores count, the general one for any other line-up,
+    and the slow one for line-ups with parts in plain Python.
     """
     plain = spec.lineup == YOUNGEST_JOB_FIRST.name and not (spec.details.amounts or spec.details.labels)
     if plain and not amounts:
         return ReplaySampler(spec, cores, share, shares)
-    return LineUpSampler(spec, cores, share, shares, amounts)
+    kind = LineUpSampler if is_compiled(lineup(spec.lineup)) else PlainSampler
+    return kind(spec, cores, share, shares, amounts)
 
 
 class Sampler:
@@ -42,7 +86,8 @@ class Sampler:
     other size on, births are drawn at random (``ReplaySampler``). With uniform sizes the node does not
     matter, but the order of victims does: orders other than youngest-job-first, further resources and
     restricted instances are always replayed (``LineUpSampler``). For a flavour of a pool
-    (``cloudsim.admission.pools``), only own users' requests count (``PoolSampler``).
+    (``cloudsim.admission.pools``), only own users' requests count (``PoolSampler``). All other flavours of a
+    cloud with a predictor of an installed package are sampled by that.
 
     The choice depends only on the spec and the events before the boundary, so all shares agree, and so does
     any other process that is fed the same history.
@@ -63,10 +108,15 @@ class Sampler:
         self.spec, self.cores, self.share, self.shares = spec, int(cores), share, shares
         self.amounts = amounts
         policy = lineup(spec.lineup)
-        youngest_first = policy.victims is YOUNGEST_JOB_FIRST.victims and not policy.renews
-        self._sampler: UniformSampler | ReplaySampler | PoolSampler
+        usual = policy.victims is YOUNGEST_JOB_FIRST.victims and policy.filters == YOUNGEST_JOB_FIRST.filters
+        youngest_first = usual and not policy.renews
+        self._sampler: HistorySampler
         if STACK_TOP in dict(amounts):
             self._sampler = PoolSampler(spec, dict(amounts)[STACK_TOP], amounts, share, shares)
+        elif spec.predictor is not None:
+            make, parameters = find_predictor(spec.predictor)
+            arguments = (spec, self.cores, share, shares, amounts)
+            self._sampler = make_part(make, parameters, "predictor", *arguments)
         elif youngest_first and not amounts and not spec.details.amounts and not spec.details.labels:
             self._sampler = UniformSampler(spec, self.cores, share, shares)
         else:
@@ -159,7 +209,7 @@ class LocalPredictor:
         if (cores, amounts) in self._samplers:
             return
         sampler: Sampler | ReplaySampler
-        if self.rule.sampled and STACK_TOP not in dict(amounts):
+        if self.rule.sampled and self.spec.predictor is None and STACK_TOP not in dict(amounts):
             sampler = replay_sampler(self.spec, cores, amounts=amounts)
         else:
             sampler = Sampler(self.spec, cores, amounts=amounts)

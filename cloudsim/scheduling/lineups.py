@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from cloudsim.model.errors import SpecError
-from cloudsim.model.plugins import LINE_UPS, load_plugins
+from cloudsim.model.plugins import (
+    LINE_UPS,
+    VICTIM_POLICIES,
+    WEIGHERS,
+    load_plugins,
+    make_part,
+    read_part,
+    read_table,
+)
 from cloudsim.scheduling import eviction, filters, weighers
 from cloudsim.scheduling.eviction import ByKey, Cost
 from cloudsim.scheduling.filters import Filter
@@ -140,11 +151,15 @@ _BY_NAME = {lineup.name: lineup for lineup in (*LINEUPS, *EVICTIONS.values())}
 def lineup(name: object, *, field: str = "lineup") -> LineUp:
     """Return the line-up of that name: one of ours, or one that an installed package adds.
 
+    A name that begins with a brace is a table of parts in JSON, see ``compose_line_up``.
+
     Raises
     ------
     SpecError
         When there is none of that name; it names ``field`` and lists those that exist.
     """
+    if isinstance(name, str) and name.startswith("{"):
+        return replace(compose_line_up(read_table(name, field), field), name=name)
     if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
     added: dict[str, LineUp] = load_plugins(LINE_UPS, LineUp)
@@ -166,3 +181,74 @@ def eviction_lineup(name: object, *, field: str = "eviction") -> LineUp:
         known = ", ".join(sorted(EVICTIONS))
         raise SpecError(f"no eviction policy is called {name!r}; there are: {known}", field=field)
     return EVICTIONS[name]
+
+
+#: Victim policies by the first line-up of ours that has them; ``cheapest`` takes the weights of ``Cost``.
+_VICTIMS: dict[str, Callable[..., VictimPolicy]] = {
+    name: partial(lambda policy: policy, policy)
+    for policy, name in {lineup.victims: lineup.name for lineup in reversed(LINEUPS)}.items()
+} | {"cheapest": lambda **weights: Cheapest(Cost(**weights))}
+_WEIGHERS: dict[str, Weigher] = {
+    weigher.__name__.replace("_", "-"): weigher
+    for weigher in (weighers.fewest_free_cores, weighers.most_free_cores, weighers.last_nodes)
+}
+_KEYS = ("victims", "weighers", "spot_weighers", "ranking", "cost_factor")
+
+
+def compose_line_up(table: Mapping[str, Any], field: str) -> LineUp:
+    """Return the line-up of a table of parts, which are ours or added by installed packages.
+
+    Parameters
+    ----------
+    table
+        ``victims``: the name of a victim policy, or a table with its ``name`` and parameters. ``weighers``
+        and ``spot_weighers``: weights by the weigher's name, or a table of ``weight`` and parameters in place
+        of a weight. ``ranking`` and ``cost_factor`` as in ``LineUp``.
+
+    Raises
+    ------
+    SpecError
+        When a key or a part is unknown, or refuses its parameters; it names the field.
+    """
+    if unknown := ", ".join(key for key in table if key not in _KEYS):
+        raise SpecError(f"{unknown} is not one of {', '.join(_KEYS)}", field=field)
+    where = f"{field}.victims"
+    name, parameters = read_part(table.get("victims", YOUNGEST_JOB_FIRST.name), where)
+    make = _find(name, _VICTIMS, VICTIM_POLICIES, where)
+    victims: VictimPolicy = make_part(make, parameters, where)
+    if not callable(victims):
+        raise SpecError(f"{name} makes no victim policy, but {type(victims).__name__}", field=where)
+    ranking, factor = table.get("ranking", Ranking.LEXICOGRAPHIC.value), table.get("cost_factor", 1.0)
+    if ranking not in [known.value for known in Ranking]:
+        raise SpecError(f"{ranking!r} is not one of {', '.join(Ranking)}", field=f"{field}.ranking")
+    if not isinstance(factor, int | float):
+        raise SpecError(f"{factor!r} is no number", field=f"{field}.cost_factor")
+    for_all, for_spot = (
+        _compose_weighers(table.get(key, {}), f"{field}.{key}") for key in ("weighers", "spot_weighers")
+    )
+    return LineUp("composed", victims, for_all, for_spot, ranking=Ranking(ranking), cost_factor=float(factor))
+
+
+def _compose_weighers(table: Any, field: str) -> Weighers:
+    if not isinstance(table, Mapping):
+        raise SpecError("is no table of weights by the weigher's name", field=field)
+    return tuple(_weigher(name, value, f"{field}.{name}") for name, value in table.items())
+
+
+def _weigher(name: str, value: Any, field: str) -> tuple[Weigher, float]:
+    parameters = dict(value) if isinstance(value, Mapping) else {"weight": value}
+    weight = parameters.pop("weight", 1.0)
+    if not isinstance(weight, int | float):
+        raise SpecError(f"{weight!r} is no weight", field=field)
+    weigher: Weigher = _find(name, _WEIGHERS, WEIGHERS, field)
+    if not parameters:
+        return weigher, float(weight)
+    make_part(inspect.signature(weigher).bind, parameters, field, None, None)
+    return partial(weigher, **parameters), float(weight)
+
+
+def _find(name: str, ours: Mapping[str, Any], group: str, field: str) -> Any:
+    parts = {**load_plugins(group, Callable), **ours}
+    if name not in parts:
+        raise SpecError(f"there is no {name!r}; there are: {', '.join(sorted(parts))}", field=field)
+    return parts[name]

@@ -59,7 +59,7 @@ class InOrder:
     Marks go per node over the whole cloud. Of the marked instances of the node taken those that turn out not
     to be needed are spared, in the same order, or the last first (``sparing_last``). No placement when not
     even evicting all of them helps (docs/design/prediction.md "The method"). The compiled
-    replay knows orders ``ByKey`` and the random one; a policy with another order cannot promise.
+    replay knows orders ``ByKey`` and the random one; with another one a table takes long.
     """
 
     order: Order

@@ -19,7 +19,7 @@ from cloudsim.history.event_log import EventLog
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.scheduling.lineups import PARTIAL_HOUR
+from cloudsim.scheduling.lineups import PARTIAL_HOUR, LineUp, lineup
 from tests.unit.cloudsim.prediction.clouds import lived
 from tests.unit.workers.owners import Live, load, spec
 from workers.montecarlo.sampling import BatchSampler, SamplerCache
@@ -264,14 +264,28 @@ def test_a_worker_that_is_at_it_is_waited_for_but_not_for_ever(make: Make) -> No
     assert [name for name, _ in bench.queue] == [MONTECARLO]
 
 
-def test_a_cloud_samples_by_its_own_line_up_its_resources_and_its_grace(make: Make) -> None:
-    cloud = lived((8, 8, 6), PARTIAL_HOUR, 1, grace_s=60.0)
+@pytest.mark.parametrize(
+    ("line_up", "births"),
+    [(PARTIAL_HOUR, 300), (lineup('{"weighers": {"last-nodes": 1, "most-free-cores": 1}}'), 20)],
+    ids=["compiled", "plain"],
+)
+def test_a_cloud_samples_by_its_own_line_up_its_resources_and_its_grace(
+    make: Make, line_up: LineUp, births: int
+) -> None:
+    cloud = lived((8, 8, 6), line_up, 1, grace_s=60.0)
     spec, flavours = cloud.spec, [(1, ()), (2, (("memory_mb", 4),)), (2, (("memory_mb", 7),))]
     sampling = Sampling(
-        "A", 1, spec.node_cores, 9, 300, details=spec.details, lineup=spec.lineup.name, grace_s=spec.grace_s
+        "A",
+        1,
+        spec.node_cores,
+        9,
+        births,
+        details=spec.details,
+        lineup=spec.lineup.name,
+        grace_s=spec.grace_s,
     )
     bench = make(workers=2, sampling=sampling)
-    predictor = LocalPredictor(sampler_spec(spec, 9, 300), flavours)
+    predictor = LocalPredictor(sampler_spec(spec, 9, births), flavours)
     for boundary_s in (cloud.now_s / 2, cloud.now_s):
         events = cloud.history.cut(boundary_s)
         bench.refresher.begin(boundary_s, flavours, events)

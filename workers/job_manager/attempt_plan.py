@@ -153,7 +153,8 @@ def choose_sla(risk: float | None) -> float | None:
 
 def describe_mechanism(option: PlanOption) -> str:
     """Describe how the job survives evictions, in a few words for people."""
-    return MechanismName(option.mechanism.name).words
+    name = option.mechanism.name
+    return MechanismName(name).words if name in set(MechanismName) else f"by {name}"
 
 
 def explain_choice(

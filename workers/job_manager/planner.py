@@ -19,7 +19,7 @@ from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism, Replica
 from cloudsim.jobs.deadlines import LATE, DeadlinePolicy, Greedy, Punctual, UniformProgress, needed_s
 from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanism_names import MechanismName
-from cloudsim.jobs.mechanisms import MECHANISMS, Checkpoint, OnDemand, Wait
+from cloudsim.jobs.mechanisms import Checkpoint, OnDemand, Wait, all_mechanisms
 from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.policy_names import PolicyName
 from cloudsim.jobs.replicas import Replicate
@@ -171,7 +171,7 @@ def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand 
         return choices
     usable = [
         mechanism
-        for mechanism in MECHANISMS
+        for mechanism in all_mechanisms()
         if (request.checkpoint is not None or not mechanism.keeps_state)
         and (home is not None or not mechanism.needs_backup)
     ]

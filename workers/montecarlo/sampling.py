@@ -130,6 +130,7 @@ def _spec(batch: Batch) -> SamplerSpec:
         details=NodeDetails(tuple(sorted(batch.node_resources.items())), labels),
         lineup=batch.lineup,
         grace_s=batch.grace_s,
+        predictor=batch.predictor,
     )
 
 
@@ -137,10 +138,16 @@ def _amounts(batch: Batch) -> Amounts:
     return tuple(sorted(batch.amounts.items()))
 
 
-def _size_bytes(value: Any) -> int:
-    """Add up the sizes of all arrays within a value."""
+def _size_bytes(value: Any, seen: set[int] | None = None) -> int:
+    """Add up the sizes of all arrays within a value; samplers of packages may hold anything, also cycles."""
+    seen = set() if seen is None else seen
+    if id(value) in seen or isinstance(value, type):
+        return 0
+    seen.add(id(value))
     if isinstance(value, np.ndarray):
         return value.nbytes
-    if isinstance(value, tuple | list):
-        return sum(map(_size_bytes, value))
-    return sum(map(_size_bytes, vars(value).values())) if hasattr(value, "__dict__") else 0
+    if isinstance(value, dict):
+        value = list(value.values())
+    elif not isinstance(value, tuple | list):
+        value = list(getattr(value, "__dict__", {}).values())
+    return sum(_size_bytes(part, seen) for part in value)

@@ -48,6 +48,8 @@ from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason
+from cloudsim.prediction.kernels.line_up_replays import is_compiled
+from cloudsim.prediction.samplers.plain import PLAIN_BIRTHS
 from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.pipeline import warm_up
@@ -152,7 +154,7 @@ class OwnerProcess:
         cloud, spec = self._spec.owner.cloud, self._spec
         return Sampling(
             cloud.id, self._lease.epoch, cloud.node_cores, spec.seed, spec.births, cloud.prediction,
-            cloud.details, cloud.lineup.name, cloud.grace_s,
+            cloud.details, cloud.lineup.name, cloud.grace_s, cloud.predictor,
         )  # fmt: skip
 
     # -- opening and closing ---------------------------------------------------------------------------------
@@ -162,7 +164,10 @@ class OwnerProcess:
 
         Raises NodesError where instances do not fit the nodes; ``close`` must then follow.
         """
-        warm_up(self._spec.owner.cloud.lineup)  # before requests wait for it
+        cloud = self._spec.owner.cloud
+        warm_up(cloud.lineup)  # before requests wait for it
+        if cloud.products.pools is None and not is_compiled(cloud.lineup):
+            log.warning("line-up in plain Python: its tables are slow", cloud=cloud.id, samples=PLAIN_BIRTHS)
         self._lease.begin()
         threading.Thread(target=self._lease.keep, args=(self._fenced,), name="lease", daemon=True).start()
         self._refresher = Refresher(self._sampling(), self._journal, self._send, time.monotonic)

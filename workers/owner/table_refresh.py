@@ -69,6 +69,7 @@ class Sampling:
     details: NodeDetails = CORES_ONLY
     lineup: str = "youngest-job-first"
     grace_s: float = 0.0
+    predictor: str | None = None
 
     def shares(self, sizes: int) -> int:
         """Return into how many batches each size is split when there are ``sizes`` of them."""
@@ -276,6 +277,7 @@ class Refresher:
             node_labels=tuple(dict(labels) for labels in sampling.details.labels),
             lineup=sampling.lineup,
             grace_s=sampling.grace_s,
+            predictor=sampling.predictor,
         )
 
     @property

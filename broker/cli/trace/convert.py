@@ -26,7 +26,7 @@ from broker.cli.trace.options import (
 from cloudsim.markets.recognition import FileKind, recognise_file
 from cloudsim.model.errors import SpecError
 from cloudsim.traces.formats import ACCEPTED, FORMATS, WRITERS, arrow, read, swf, write
-from cloudsim.traces.formats.source import load_source
+from cloudsim.traces.formats.source import load_bytes, load_source
 from cloudsim.traces.report import ImportReport
 
 IMPORT_SCHEMA, CONVERT_SCHEMA = "spotfed.trace-import/1", "spotfed.trace-convert/1"
@@ -193,7 +193,8 @@ def _write_rejected(file: Path, path: Path, report: ImportReport, *, quote: bool
     if not report.quarantined and not path.exists():
         return None
     form = FORMATS.get(report.format)
-    has_lines = report.format == "columns" or (form is not None and not form.marker)
+    is_text = not arrow.is_parquet(load_bytes(file, accepted=ACCEPTED))
+    has_lines = is_text and (report.format == "columns" or (form is not None and not form.marker))
     lines = load_source(file, accepted=ACCEPTED).lines if report.quarantined and has_lines else None
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")

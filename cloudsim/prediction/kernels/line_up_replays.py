@@ -189,6 +189,15 @@ def rules_of(lineup: LineUp) -> Rules:
     return Rules(order, cost, spot_weigher, weigher, weighted, float(lineup.cost_factor), factor)
 
 
+def is_compiled(lineup: LineUp) -> bool:
+    """Return True if the compiled replay knows the line-up."""
+    try:
+        rules_of(lineup)
+    except SpecError:
+        return False
+    return True
+
+
 def _unknown(lineup: LineUp, how: str) -> SpecError:
     return SpecError(
         f"no table can be made for the line-up {lineup.name}: replays know none that {how} as it does. "

@@ -1,11 +1,12 @@
 """Replay with one virtual instance by the scheduler itself: what ``LineUpSampler`` must equal.
 
-It is thousands of times slower. It uses ``Inventory`` and ``plan``, and shares nothing with the kernel but
-the log.
+It is hundreds of times slower. It uses ``Inventory`` and ``plan``, and shares nothing with the kernel but
+the log. ``PlainSampler`` follows line-ups with it that no kernel knows.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace as changed
 
 import numpy as np
@@ -46,6 +47,12 @@ class ReferenceLineUpCloud:
         self.inventory = Inventory(spec.node_cores, spec.details)
         self.next_number, self.shift = 0, 0
         self.evictions = 0
+
+    def copy(self) -> ReferenceLineUpCloud:
+        """Return a copy that goes on by itself."""
+        other = copy(self)
+        other.inventory = self.inventory.copy()
+        return other
 
     def start(self, request: Request, number: int, now_s: float) -> None:
         """Place an instance if it can be placed, evicting if it may."""

@@ -75,7 +75,7 @@ class LineUpSampler(ReplaySampler):
         # Whether replays with virtual instances of different birth, or draw, can never be in equal states.
         self._births_differ = self._rules.cost.changes
         self._draws_differ = self._rules.order == RANDOM
-        self._grid = BirthGrid(_seed_of(int(spec.seed), amounts), self.cores, spec.births)
+        self._grid = BirthGrid(seed_of(int(spec.seed), amounts), self.cores, spec.births)
         self._resources = spec.details.resources[1:]
         has, nodes = dict(amounts), len(spec.node_cores)
         further = np.array([has.get(name, 0) for name in self._resources], np.int64)
@@ -272,7 +272,7 @@ class LineUpSampler(ReplaySampler):
         )
 
 
-def _seed_of(seed: int, amounts: Amounts) -> int:
+def seed_of(seed: int, amounts: Amounts) -> int:
     """Return the seed of a flavour: flavours of one size have births of their own."""
     if not amounts:
         return seed

@@ -69,6 +69,9 @@ class SamplerSpec:
         Seconds between the notice and the end of an evicted instance.
     sla
         Promise to the virtual instance; matters only to line-ups that go by promises.
+    predictor
+        Predictor of an installed package that samples instead of ours, by name, or with its parameters as a
+        table in JSON.
 
     Raises
     ------
@@ -86,6 +89,7 @@ class SamplerSpec:
     lineup: str = "youngest-job-first"
     grace_s: float = 0.0
     sla: float = 0.05
+    predictor: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.node_cores) <= MOST_NODES:

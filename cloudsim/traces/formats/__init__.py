@@ -2,10 +2,14 @@
 
 eucalyptus     START and STOP lines of the UCSB/Eucalyptus private clouds
 swf            Standard Workload Format of the Parallel Workloads Archive
+gwf            Grid Workload Format of the Grid Workloads Archive
 azure, azure_vmtable
-               the Azure 2017 VM trace, as converted and as published
+               the Azure traces of VMs, as converted and as published
+google_events  instance_events of the Google 2019 traces
+alibaba_batch, alibaba_pods
+               tables of the Alibaba 2018 and 2023 traces
 preemptions    CSV of observed lifetimes of preemptible VMs
-sacct, htcondor, openstack_servers, openstack_usage, ec2_instances
+sacct, htcondor, openstack_servers, openstack_usage, ec2_instances, kubernetes_pods
                accounting of schedulers and clouds
 accounting_records
                what those formats share
@@ -34,7 +38,7 @@ from zoneinfo import ZoneInfo
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.model.plugins import TRACE_FORMATS, load_plugins
 from cloudsim.traces import statistics
-from cloudsim.traces.formats import arrow, named_columns, table
+from cloudsim.traces.formats import arrow, named_columns
 from cloudsim.traces.formats.accounting_records import find_zone
 from cloudsim.traces.formats.columns import read_header
 from cloudsim.traces.formats.outliers import tell_outliers
@@ -71,7 +75,7 @@ WRITERS = dict(
 ACCEPTED = (
     f"accepted are, plain or gzip: {', '.join(form.title for form in FORMATS.values() if not form.columns)}, "
     f"CSV with {' or '.join(','.join(columns) for columns in HEADERS.values())}, and Parquet with "
-    f"{','.join(table.REQUIRED)}"
+    "the columns of one of them"
 )
 
 _PARQUET = "parquet"
@@ -154,11 +158,13 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
 def _parsed(
     file: str, data: bytes, kind: str | None, zone: ZoneInfo | None, columns: Mapping[str, str] | None
 ) -> tuple[str, Parsed]:
-    if columns is None:
-        if kind is None and arrow.is_parquet(data):
-            return _PARQUET, arrow.parse_parquet(file, data, accepted=ACCEPTED)
-        if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
-            return "table", parsed
+    if kind is None and arrow.is_parquet(data):
+        content = arrow.parse_parquet(file, data, accepted=ACCEPTED, is_ours=columns is None)
+        if isinstance(content, Parsed):
+            return _PARQUET, content
+        data = content
+    if columns is None and kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
+        return "table", parsed
     source = replace(decode_source(data, file, accepted=ACCEPTED), time_zone=zone)
     if columns is None:
         kind = kind or recognise_format(source)

@@ -19,7 +19,13 @@ from zoneinfo import ZoneInfo
 
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces.formats.columns import read_columns
-from cloudsim.traces.formats.parse_result import BadValueError, NeverRanError, Parsed, parse_cores
+from cloudsim.traces.formats.parse_result import (
+    BadValueError,
+    NeverRanError,
+    Parsed,
+    parse_cores,
+    parse_parts,
+)
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import Trace
@@ -34,14 +40,27 @@ _NO_TIME = ("", "unknown", "none", "null", "n/a", "-")
 class AccountingRecord:
     """An instance as its site accounted for it.
 
-    started_at, ended_at: seconds since 1970, or since the beginning of the log; None for an end that is not
-    known.
+    Attributes
+    ----------
+    started_at, ended_at
+        Seconds since 1970, or since the beginning of the log; None for an end that is not known.
+    cores
+        Cores, or parts of them, which the trace rounds up.
+    left_truncated
+        True if it started before the log began.
+    cut
+        True if it was lost sight of at ``ended_at``, and may have run on.
+    parallel
+        True if its cores may be on several nodes.
     """
 
     id: str
     started_at: float
     ended_at: float | None
-    cores: int
+    cores: float
+    left_truncated: bool = False
+    cut: bool = False
+    parallel: bool = False
 
 
 class WallClock:
@@ -171,7 +190,7 @@ def build_trace(
         lines += 1
         try:
             record = read(entry, clock)
-            _check_order(record)
+            _check(record)
             records.append(record)
         except NeverRanError as reason:
             skipped[str(reason)] += 1
@@ -185,8 +204,10 @@ def build_trace(
         [record.id for record in records],
         [record.started_at for record in records],
         [ends_at if record.ended_at is None else record.ended_at for record in records],
-        [record.cores for record in records],
-        right_censored=[record.ended_at is None for record in records],
+        [math.ceil(record.cores) for record in records],
+        left_truncated=[record.left_truncated for record in records],
+        right_censored=[record.cut or record.ended_at is None for record in records],
+        parallel=[record.parallel for record in records],
     )
     named = zone or source.time_zone
     return Parsed(
@@ -196,13 +217,26 @@ def build_trace(
         lost=len(quarantined),
         quarantined=tuple(quarantined),
         skipped=tuple(sorted(skipped.items())),
-        warnings=clock.warnings,
+        warnings=(*clock.warnings, *_warn_of_parts(records, trace)),
         out_of_order=sum(later.started_at < earlier.started_at for earlier, later in pairwise(records)),
         time_zone="" if named is None else str(named),
     )
 
 
-def _check_order(record: AccountingRecord) -> None:
+def _warn_of_parts(records: Sequence[AccountingRecord], trace: Trace) -> tuple[str, ...]:
+    """Return a sentence on the instances that hold parts of cores, if there are any."""
+    parts = sum(record.cores != math.ceil(record.cores) for record in records)
+    asked, rounded = sum(record.cores for record in records), int(trace.cores.sum())
+    return (
+        (f"{parts} instances hold parts of cores, rounded up: {asked:.1f} cores became {rounded}.",)
+        if parts
+        else ()
+    )
+
+
+def _check(record: AccountingRecord) -> None:
+    if record.cores <= 0:
+        raise NeverRanError("it asks for no cores")
     if record.ended_at is not None and record.ended_at < record.started_at:
         raise BadValueError("the end precedes the start")
     if record.started_at < 0:
@@ -241,6 +275,31 @@ def build_columns(
     )
 
 
+def build_rows(
+    source: Source,
+    names: Mapping[int, Sequence[str]],
+    read: Callable[[dict[str, str], WallClock], AccountingRecord],
+    *,
+    observed_at: float | None = None,
+) -> Parsed:
+    """Build a trace from CSV without a header, whose times count from the beginning of the log.
+
+    Parameters
+    ----------
+    names
+        Names of the cells by their number in a row.
+    """
+    rows = ((line, text) for line, text in enumerate(source.lines, start=1) if text.strip())
+
+    def split(text: str, clock: WallClock) -> AccountingRecord:
+        cells = [cell.strip() for cell in text.split(",")]
+        if len(cells) not in names:
+            raise BadValueError(f"not {' or '.join(map(str, names))} comma-separated cells")
+        return read(dict(zip(names[len(cells)], cells, strict=True)), clock)
+
+    return replace(build_trace(source, rows, split, observed_at=observed_at), has_origin=True)
+
+
 def read_run(
     entry: Mapping[str, Any],
     clock: WallClock,
@@ -249,8 +308,14 @@ def read_run(
     start: str,
     end: str,
     cores: str,
+    per_core: float | None = None,
 ) -> AccountingRecord:
     """Read an instance from a record whose fields have these names.
+
+    Parameters
+    ----------
+    per_core
+        Number in ``cores`` that makes one core; None if it holds whole cores.
 
     Raises
     ------
@@ -266,4 +331,6 @@ def read_run(
     if started_at is None:
         raise NeverRanError("it has no start: it never ran")
     ended_at = clock.read_time(entry.get(end), end, started_at)
-    return AccountingRecord(name, started_at, ended_at, parse_cores(str(entry.get(cores))))
+    text = str(entry.get(cores))
+    count = parse_cores(text) if per_core is None else parse_parts(text, cores, per_core)
+    return AccountingRecord(name, started_at, ended_at, count)

@@ -83,18 +83,23 @@ def _header(data: bytes) -> list[str] | None:
     return names if set(REQUIRED) <= set(names) and len(set(names)) == len(names) else None
 
 
-def parse_parquet(file: str, data: bytes, *, accepted: str) -> Parsed:
+def parse_parquet(file: str, data: bytes, *, accepted: str, is_ours: bool = True) -> Parsed | bytes:
     """Read a Parquet file; a null stop is right-censored, and quarantined rows are numbered from 1.
+
+    A table with other columns is returned as the bytes of a CSV file, for the format with that header; parts
+    of a column are columns of their own (``resource_request.cpus``), and lists are left out.
 
     Parameters
     ----------
     accepted
         Sentence on the accepted files, for errors.
+    is_ours
+        False to return the bytes of a CSV file in any case.
 
     Raises
     ------
     TraceError
-        When pyarrow is not installed, the file is damaged, or a column is missing or holds no numbers.
+        When pyarrow is not installed, the file is damaged, or a column holds no numbers.
     """
     if not installed():
         raise TraceError(INSTALL, file=file)
@@ -104,9 +109,8 @@ def parse_parquet(file: str, data: bytes, *, accepted: str) -> Parsed:
     try:
         with parquet.ParquetFile(pa.BufferReader(data)) as file_reader:
             names = file_reader.schema_arrow.names
-            missing = [name for name in REQUIRED if name not in names]
-            if missing:
-                raise TraceError(f"lacks the columns {','.join(missing)}; {accepted}", file=file)
+            if not is_ours or not set(REQUIRED) <= set(names):
+                return _as_csv(file_reader.read(use_threads=False))
             table = file_reader.read(
                 [name for name in (*REQUIRED, *OPTIONAL) if name in names], use_threads=False
             )
@@ -126,6 +130,17 @@ def parse_parquet(file: str, data: bytes, *, accepted: str) -> Parsed:
             bad.append(QuarantinedLine.of(row + 1, text, reason))
         keep &= ~fault
     return _parsed(trace_name(file), rows, keep, names, tuple(sorted(bad, key=lambda q: q.line)))
+
+
+def _as_csv(table: Any) -> bytes:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    table, stream = table.flatten(), pa.BufferOutputStream()
+    kept = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    csv.write_csv(table.select(kept), stream, csv.WriteOptions(quoting_style="needed"))
+    data: bytes = stream.getvalue().to_pybytes()
+    return data
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:

@@ -85,3 +85,24 @@ def parse_cores(text: str) -> int:
     if value != int(value) or not 1 <= value <= MAX_CORES:
         raise BadValueError(f"cores {text[:40]!r} is not a whole number from 1 to {MAX_CORES}")
     return int(value)
+
+
+def parse_parts(text: str, what: str, per_core: float) -> float:
+    """Parse an amount of processors that is counted in parts of a core, as cores.
+
+    Parameters
+    ----------
+    what
+        Name of the amount in the error.
+    per_core
+        Parts that make one core: 1000 of thousandths.
+
+    Raises
+    ------
+    BadValueError
+        When it is no number, negative, or more than any machine has.
+    """
+    cores = parse_number(text, what) / per_core
+    if not 0 <= cores <= MAX_CORES:
+        raise BadValueError(f"{what} {text[:40]!r} is not from 0 to {MAX_CORES} cores")
+    return cores

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,11 +37,18 @@ _ZONE = re.compile(r";\s*TimeZoneString:\s*([\w/+-]+)")
 _MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d{1,3}(?:[,']\d{3})+|\d+)(?![\w,.'])")
 
 
-def parse(source: Source) -> Parsed:
+def parse(source: Source, *, fields: Sequence[int] = (FIELDS,), comment: str = ";") -> Parsed:
     """Read jobs as instances: start = submit + wait, stop = start + run, cores = field 5, else 8.
 
     A job of several processors is parallel. Jobs that never ran or have no cores are skipped and counted,
     malformed lines quarantined. An unknown wait counts as none, with one warning.
+
+    Parameters
+    ----------
+    fields
+        Numbers of fields that a job may have.
+    comment
+        Mark with which the lines of the header begin.
     """
     rows: list[tuple[str, float, float, int, float]] = []
     submitted: list[float] = []
@@ -52,7 +60,7 @@ def parse(source: Source) -> Parsed:
     has_origin = False
     zone = ""
     for line, text in enumerate(source.lines, start=1):
-        if text.lstrip().startswith(";"):
+        if text.lstrip().startswith(comment):
             if match := _MAX_PROCS.match(text.strip()):
                 capacity = int(re.sub("[,']", "", match[1])) or None
             elif match := _UNIX_START.match(text.strip()):
@@ -65,7 +73,7 @@ def parse(source: Source) -> Parsed:
             continue
         lines += 1
         try:
-            row, wait_known = _job(words)
+            row, wait_known = _job(words, fields)
         except NeverRanError as reason:
             skipped[str(reason)] += 1
             continue
@@ -94,10 +102,11 @@ def parse(source: Source) -> Parsed:
     )
 
 
-def _job(words: list[str]) -> tuple[tuple[str, float, float, int, float], bool]:
+def _job(words: list[str], fields: Sequence[int]) -> tuple[tuple[str, float, float, int, float], bool]:
     """Return ((id, start, stop, cores, requested), wait known) of one job line."""
-    if len(words) != FIELDS:
-        raise BadValueError(f"a job has {FIELDS} fields, this line {len(words)}")
+    if len(words) not in fields:
+        wanted = " or ".join(map(str, fields))
+        raise BadValueError(f"a job has {wanted} fields, this line {len(words)}")
     if not words[0].isprintable():
         raise BadValueError("the job number has unprintable characters")
     submit, wait, run = (
@@ -167,10 +176,11 @@ def list_losses(trace: Trace) -> tuple[str, ...]:
 def _is_record(words: list[str]) -> bool:
     if words and words[0].startswith(";"):
         return True
-    return len(words) == FIELDS and all(_is_number(word) for word in words)
+    return len(words) == FIELDS and all(is_number(word) for word in words)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return True if a text is a number."""
     try:
         float(text)
     except ValueError:

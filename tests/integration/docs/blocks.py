@@ -24,7 +24,7 @@ LANGUAGES = {"console", "python", "toml", "json", "yaml", "ini", "csv", "sh", "t
 REPEATED = "until it shows this"
 EXAMPLES = "figures differ"
 
-_FENCE = re.compile(
+FENCE = re.compile(
     r"(?:^[ ]*<!--[ ]*(?P<said>[^>]*?)[ ]*-->\n(?:[ ]*\n)?)?"
     r"^(?P<indent>[ ]*)```(?P<language>[^\s`]*)(?P<rest>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$",
     re.MULTILINE | re.DOTALL,
@@ -76,7 +76,7 @@ def read(path: Path) -> Page:
             said="" if _HEAD.match(f"<!-- {found['said']} -->") else found["said"] or "",
             title=title[1] if (title := _TITLE.search(found["rest"])) else None,
         )
-        for found in _FENCE.finditer(text)
+        for found in FENCE.finditer(text)
     )
     return Page(path, blocks, head.get("federation"), "data" in head)
 

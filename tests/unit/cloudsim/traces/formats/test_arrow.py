@@ -189,7 +189,7 @@ def test_chunks_and_text_that_is_not_ascii(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"instance": ["a"], "start_s": [0.0]}, "lacks the columns stop_s,cores; accepted are"),
+        ({"instance": ["a"], "start_s": [0.0]}, "is not a trace in a known format; accepted are"),
         ({"instance": ["a"], "start_s": ["soon"], "stop_s": [1.0], "cores": [1]}, "no number"),
         ({"instance": [], "start_s": [], "stop_s": [], "cores": []}, "holds no instance"),
     ],

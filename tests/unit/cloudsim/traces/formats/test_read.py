@@ -20,6 +20,15 @@ SAMPLES = {
     "preemptions": "vm,machine_type,start_time,time_in_sec,outcome\n"
     "1,n1-highcpu-4,2019-03-01T00:00:05Z,100,stopped\n",
     "table": "instance,start_s,stop_s,cores\n1,5,105,4\n",
+    "gwf": f"# JobID SubmitTime WaitTime RunTime NProcs\n{SWF_JOB} {'-1 ' * 11}\n",
+    "google_events": "time,type,collection_id,instance_index,resource_request.cpus\n"
+    "605000000,3,7,0,0.0625\n705000000,6,7,0,0.0625\n",
+    "alibaba_batch": "M1,1,j_1,1,Terminated,5,105,400,0.3\n",
+    "alibaba_pods": "name,cpu_milli,num_gpu,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    "p,4000,1,Succeeded,4,105,5\n",
+    "kubernetes_pods": '{"items": [{"metadata": {"name": "p"}, "spec": {"containers": [{"resources":\n'
+    '{"requests": {"cpu": "4000m"}}}]}, "status": {"phase": "Failed", "startTime": "2026-03-01T00:00:05Z",\n'
+    '"containerStatuses": [{"state": {"terminated": {"finishedAt": "2026-03-01T00:01:45Z"}}}]}}]}\n',
     "azure_vmtable": "vm,sub,dep,5,105,99.4,3.4,10.2,Interactive,4,7\n",
     "sacct": "JobID|AllocCPUS|Start|End|State\n1|4|2026-03-01T00:00:05|2026-03-01T00:01:45|COMPLETED\n",
     "htcondor": '[{"ClusterId": 1, "ProcId": 0, "RequestCpus": 4, "JobStartDate": 1767225605,\n'
@@ -33,12 +42,20 @@ SAMPLES = {
     '"ThreadsPerCore": 2}, "StateTransitionReason": "User initiated (2026-03-01 00:01:45 GMT)"}]}]}\n',
 }
 #: Formats whose times are of a wall clock: their traces begin with the first start.
-ON_A_WALL_CLOCK = ("sacct", "htcondor", "openstack_servers", "openstack_usage", "ec2_instances")
+ON_A_WALL_CLOCK = (
+    "sacct",
+    "htcondor",
+    "openstack_servers",
+    "openstack_usage",
+    "ec2_instances",
+    "kubernetes_pods",
+)
 #: Documents of the JSON formats without an instance.
 EMPTY = {
     "htcondor": "[]",
     "openstack_usage": '{"tenant_usages": []}',
     "ec2_instances": '{"Reservations": []}',
+    "kubernetes_pods": '{"items": []}',
     "eucalyptus": "# nothing",
     "swf": ";",
 }
