@@ -103,7 +103,7 @@ class _PresentPrice:
 
 
 @dataclass(frozen=True)
-class SetUp:
+class PolicySetUp:
     """A set-up of §6.2; the defaults are those of ``jobs-figure-9``.
 
     Attributes
@@ -142,23 +142,25 @@ class SetUp:
         return (Basic(), *(map(_PresentPrice, aware) if self.present_price else aware))
 
 
-_REMOTE = SetUp(choices=_AS_IN_THE_PAPER, only=(Checkpoint(),))
-SET_UPS: Mapping[str, SetUp] = MappingProxyType(
+_REMOTE = PolicySetUp(choices=_AS_IN_THE_PAPER, only=(Checkpoint(),))
+SET_UPS: Mapping[str, PolicySetUp] = MappingProxyType(
     {
-        "as in Figure 9": SetUp(),
-        "one zone": SetUp(zone="us-east-1a"),
+        "as in Figure 9": PolicySetUp(),
+        "one zone": PolicySetUp(zone="us-east-1a"),
         "half I/O, remote": replace(_REMOTE, io_share=0.5),
         "all I/O, remote": replace(_REMOTE, io_share=1.0),
-        "saved every 15 min": SetUp(interval_s=900.0),
+        "saved every 15 min": PolicySetUp(interval_s=900.0),
         "half I/O, remote, 15 min": replace(_REMOTE, io_share=0.5, interval_s=900.0),
-        "half I/O, local too": SetUp(io_share=0.5),
-        "saving 4 × as fast": SetUp(save_s_per_gb=OVERHEADS.save_s_per_gb / 4),
-        "billed by the hour": SetUp(billing=Billing.HOURLY),
-        "zones revoked at once": SetUp(together=True),
-        "present price": SetUp(present_price=True),
-        "may begin again": SetUp(choices=(*MECHANISMS, Replicate(1))),
-        "Equation 4 as printed": SetUp(choices=_EQUATION_4, only=(PrintedCheckpoint(),)),
-        "present price, fast saving": SetUp(save_s_per_gb=OVERHEADS.save_s_per_gb / 4, present_price=True),
+        "half I/O, local too": PolicySetUp(io_share=0.5),
+        "saving 4 × as fast": PolicySetUp(save_s_per_gb=OVERHEADS.save_s_per_gb / 4),
+        "billed by the hour": PolicySetUp(billing=Billing.HOURLY),
+        "zones revoked at once": PolicySetUp(together=True),
+        "present price": PolicySetUp(present_price=True),
+        "may begin again": PolicySetUp(choices=(*MECHANISMS, Replicate(1))),
+        "Equation 4 as printed": PolicySetUp(choices=_EQUATION_4, only=(PrintedCheckpoint(),)),
+        "present price, fast saving": PolicySetUp(
+            save_s_per_gb=OVERHEADS.save_s_per_gb / 4, present_price=True
+        ),
     }
 )
 

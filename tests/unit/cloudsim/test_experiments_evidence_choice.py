@@ -17,6 +17,7 @@ def row(role: str, bed: str, platform: str, lifetimes: float, evicted: int, admi
     return {
         "role": role, "bed": bed, "platform": platform, "history_lifetimes": lifetimes, "sla": 0.01,
         "spot_requests": 200, "spot_admitted": admitted, "evicted": evicted, "completed_of_requested": 0.5,
+        "spot_core_hours_requested": 2.0, "spot_core_hours_completed": 1.0, "spot_core_hours_baseline": 1.5,
     }  # fmt: skip
 
 
