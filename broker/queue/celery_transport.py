@@ -88,7 +88,17 @@ class Channel(redis.Channel):
             return True
 
 
+class SentinelChannel(Channel, redis.SentinelChannel):
+    """Reads from the primary that Sentinels name."""
+
+
 class Transport(redis.Transport):
-    """Opens channels of this kind."""
+    """Opens channels to one server."""
 
     Channel = Channel
+
+
+class SentinelTransport(redis.SentinelTransport):
+    """Opens channels to the primary that Sentinels name."""
+
+    Channel = SentinelChannel
