@@ -135,7 +135,9 @@ def _sentinel_url(value: str) -> str:
             "the primary in the Sentinels' configuration"
         )
     if unknown := parse_qs(parts.query).keys() - {"sentinel_username", "sentinel_password"}:
-        raise ValueError(f"has no option {', '.join(sorted(unknown))}; set TLS by SPOTFED_REDIS_CA and its like")
+        raise ValueError(
+            f"has no option {', '.join(sorted(unknown))}; set TLS by SPOTFED_REDIS_CA and its like"
+        )
     return value
 
 
@@ -447,7 +449,9 @@ def public_address(url: str) -> str:
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    options = [(name, "***" if name.endswith("password") else value) for name, value in parse_qsl(parts.query)]
+    options = [
+        (name, "***" if name.endswith("password") else value) for name, value in parse_qsl(parts.query)
+    ]
     query = f"?{urlencode(options, safe='*')}" if options else ""
     # Not urlunsplit: it would leave out the slashes of unix://.
     return f"{parts.scheme}://{user}{colon and ':***'}{at}{host}{parts.path}{query}"

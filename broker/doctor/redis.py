@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from packaging.version import InvalidVersion, Version
 from broker.doctor.certificates import certificate_result
 from broker.doctor.check import CheckResult, State, check, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
-from broker.settings import Settings, public_address, variable
+from broker.settings import Settings, is_sentinel, public_address, variable
 from broker.storage.connections import connect, is_busy, is_refusal
 from broker.storage.embedded_server import RedisServerError, find_server
+from broker.storage.sentinel import SentinelAddress, server_url
 from broker.storage.tls import explain_tls_error
 
 SAFE_POLICY = "noeviction"
@@ -30,6 +32,8 @@ FILLING, NEARLY_FULL = 0.75, 0.9
 HALF_OF_MACHINE = 0.5
 #: No safety rests on wall clocks, but logs and the ages of adverts are compared by them.
 CLOCK_TOLERANCE_S = 1.0
+#: A replica acknowledges once a second what it has.
+REPLICA_SILENT_S = 3
 
 _Result = TypeVar("_Result")
 
@@ -93,7 +97,7 @@ def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> 
             raise
         raise UnsafeQueueError(refused) from error
     installation = Installation()
-    installation.redis_server = RedisServer(client, url)
+    installation.redis_server = RedisServer(client, server_url(url))
     (mode,), (policy,) = check_redis_mode(installation), check_redis_policy(installation)
     for result, is_final in ((mode, installation.redis_server.is_cluster), (policy, True)):
         if result.state is State.FAILURE and is_final:  # a replica may be promoted
@@ -110,7 +114,15 @@ def check_redis(installation: Installation) -> Iterator[CheckResult]:
     if url is None:
         yield _no_server(settings)
         return
-    certificate = certificate_result("redis certificate", url, settings)
+    try:
+        primary = server_url(url)
+    except redis.RedisError as error:
+        yield failure(
+            f"{public_address(url)}: {error}",
+            f"start the Sentinels and the servers that they watch, or correct {variable('redis_url')}",
+        )
+        return
+    certificate = certificate_result("redis certificate", primary, settings)
     if certificate is not None:
         yield certificate
         if certificate.state is State.FAILURE:
@@ -122,14 +134,14 @@ def check_redis(installation: Installation) -> Iterator[CheckResult]:
     except redis.RedisError as error:
         advice = f"start it, or correct {variable('redis_url')} (address, user and password)"
         if is_busy(error):
-            kill = f"{RedisServer(client, url).redis_cli} SCRIPT KILL"
+            kill = f"{RedisServer(client, primary).redis_cli} SCRIPT KILL"
             advice = f"a script does not end: stop it as the operator ({kill}, or FUNCTION KILL)"
         yield failure(
-            f"{public_address(url)} {'refuses us' if is_refusal(error) else 'does not answer'}: {error}",
+            f"{public_address(primary)} {'refuses us' if is_refusal(error) else 'does not answer'}: {error}",
             advice,
         )
     else:
-        installation.redis_server = RedisServer(client, url)
+        installation.redis_server = RedisServer(client, primary)
 
 
 def _no_server(settings: Settings) -> CheckResult:
@@ -192,6 +204,55 @@ def check_redis_mode(installation: Installation) -> CheckResult:
             "make sure yourself that cluster mode is off and that it is no replica",
         )
     return ok("one server, not a cluster, takes writes")
+
+
+@check("redis sentinel")
+def check_redis_sentinel(installation: Installation) -> Iterator[CheckResult]:
+    """Check that Sentinels agree on the primary and could promote a replica of it."""
+    url = installation.redis_url
+    if url is None or not is_sentinel(url):
+        return
+    address = SentinelAddress.parse(url)
+    named: dict[str, str] = {}
+    silent: list[str] = []
+    for (host, port), sentinel in zip(address.hosts, address.sentinels().clients, strict=True):
+        name = f"{host}:{port}"
+        try:
+            with sentinel:
+                state = cast("Mapping[str, Any]", sentinel.sentinel_masters()).get(address.service)
+        except redis.RedisError as error:
+            silent.append(f"{name} ({error})")
+            continue
+        named[name] = "none" if state is None else f"{state['ip']}:{state['port']}"
+    found = f"{len(named)} of {len(address.hosts)} Sentinels answer"
+    if silent:
+        advice = "start them: without most of them no replica is promoted when the primary dies"
+        result = failure if 2 * len(named) <= len(address.hosts) else warning
+        yield result(f"{found}; silent are {', '.join(silent)}", advice)
+    elif len(address.hosts) < 3:
+        yield warning(f"{found}", "run three, on three hosts: one alone cannot tell who is cut off from whom")
+    else:
+        yield ok(found)
+    if len(set(named.values())) > 1:
+        says = ", ".join(f"{name} says {primary}" for name, primary in named.items())
+        yield failure(f"the Sentinels disagree on the primary: {says}", "look into their logs")
+    replicas = count_replicas(installation.redis_server.info())
+    if not replicas:
+        yield failure(
+            "no replica follows the primary: when it dies, what was answered meanwhile may be lost",
+            "start the replica, or look into its log",
+        )
+    else:
+        yield ok(f"{replicas} {'replica follows' if replicas == 1 else 'replicas follow'} the primary")
+
+
+def count_replicas(info: Mapping[str, Any]) -> int:
+    """Return how many replicas follow a server, by its answer to INFO; those that fell silent do not."""
+    replicas = [value for name, value in info.items() if re.fullmatch(r"slave\d+", name)]
+    return sum(
+        replica["state"] == "online" and int(replica.get("lag", 0)) <= REPLICA_SILENT_S
+        for replica in replicas
+    )
 
 
 @check("redis policy")

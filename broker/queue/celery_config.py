@@ -67,7 +67,11 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
         raise SettingsError("SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)")
     # Use spotfed's transport for every form of address, even if kombu has looked up its own before.
     ours = "broker.queue.celery_transport"
-    for scheme, name in {"redis": "Transport", "rediss": "Transport", "sentinel": "SentinelTransport"}.items():
+    for scheme, name in {
+        "redis": "Transport",
+        "rediss": "Transport",
+        "sentinel": "SentinelTransport",
+    }.items():
         transport.TRANSPORT_ALIASES[scheme] = f"{ours}:{name}"
         transport._transport_cache.pop(scheme, None)
     url = settings.redis_url

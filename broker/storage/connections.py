@@ -35,7 +35,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class DemotedError(redis.ConnectionError):
-    """The server takes no writes, as a replica or because it lacks one: connect anew, to find the one that does.
+    """The server takes no writes, as a replica or for want of one: connect anew, to find the one that does.
 
     It is an error of the connection, and not of a command, so that everything that outlives a lost connection
     (redis-py, kombu, our own retries) closes this one and asks again on a new one.

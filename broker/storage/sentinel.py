@@ -1,21 +1,23 @@
-"""Connections to the primary that Redis Sentinel names, for an address like ``redis+sentinel://H1,H2/NAME/0``.
+"""Connects to the primary that Redis Sentinels name, for an address like ``redis+sentinel://H1,H2/NAME/0``.
 
-The Sentinels are asked whenever a connection is made. So whatever closes a connection when a server is demoted
-or dies (`broker.storage.connections.DemotedError`, the system's keepalive) also finds the one that was promoted.
+The Sentinels are asked whenever a connection is made. So whatever closes a connection when a server is
+demoted or dies (`broker.storage.connections.DemotedError`, the system's keepalive) also finds the one that was
+promoted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import redis
-import redis.asyncio.sentinel
 import redis.sentinel
-from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -25,6 +27,9 @@ from broker.storage.tls import redis_tls
 PORT = 26379
 #: How long one Sentinel may take to answer, before the next one is asked.
 ANSWER_TIMEOUT_S = 1.0
+
+#: How long one that did not answer is left alone, unless no other answers.
+SILENT_S = 5.0
 
 #: A host that is gone closes no connections: its silence ends those that wait for it, pub/sub among them.
 KEEPALIVE: dict[int, int] = {
@@ -37,6 +42,70 @@ KEEPALIVE: dict[int, int] = {
     }.items()
     if hasattr(socket, name)
 }
+
+
+class Sentinels:
+    """Asks all Sentinels where the primary is, and believes the one that knows of the latest failover.
+
+    redis-py's own class believes the first that answers. One that has not heard of a failover yet names the
+    server that was demoted, which may be back by then, and takes writes until it is told.
+    """
+
+    def __init__(self, clients: Sequence[redis.Redis]):
+        self.clients = clients
+        self._silent_until_s = [0.0] * len(clients)
+
+    def ask(self, service: str) -> tuple[list[Mapping[str, Any]], list[str]]:
+        """Return what Sentinels say of a primary, and the errors of those that do not answer.
+
+        One that did not answer a moment ago is asked only if no other answers.
+        """
+        states: list[Mapping[str, Any]] = []
+        errors: list[str] = []
+        now_s = time.monotonic()
+        for number in sorted(
+            range(len(self.clients)), key=lambda number: self._silent_until_s[number] > now_s
+        ):
+            if states and self._silent_until_s[number] > now_s:
+                break
+            try:
+                masters = cast("Mapping[str, Any]", self.clients[number].sentinel_masters())
+            except redis.RedisError as error:
+                errors.append(str(error))
+                self._silent_until_s[number] = time.monotonic() + SILENT_S
+            else:
+                states += [masters[service]] if service in masters else []
+        return states, errors
+
+    def discover_master(self, service: str) -> tuple[str, int]:
+        """Return host and port of a primary.
+
+        Raises
+        ------
+        redis.sentinel.MasterNotFoundError
+            When it is down, or no Sentinel that answers knows it.
+        """
+        states, errors = self.ask(service)
+        latest = max(states, key=lambda state: int(state["config-epoch"]), default=None)
+        if latest is None or not latest["is_master"] or latest["is_sdown"] or latest["is_odown"]:
+            why = "it is down" if latest is not None else "; ".join(errors) or "none of them knows it"
+            raise redis.sentinel.MasterNotFoundError(f"Sentinels name no primary {service!r}: {why}")
+        return str(latest["ip"]), int(latest["port"])
+
+    def close(self) -> None:
+        """Close the connections to the Sentinels."""
+        for client in self.clients:
+            client.close()
+
+
+class _AsyncSentinels:
+    """Asks Sentinels on a thread, for a pool of asyncio connections."""
+
+    def __init__(self, sentinels: Sentinels):
+        self._sentinels = sentinels
+
+    async def discover_master(self, service: str) -> tuple[str, int]:
+        return await asyncio.to_thread(self._sentinels.discover_master, service)
 
 
 @dataclass(frozen=True)
@@ -88,8 +157,9 @@ class SentinelAddress:
 
     @property
     def sentinel_options(self) -> dict[str, Any]:
-        """Options of a client of one of the Sentinels."""
+        """Options of a client of one of the Sentinels, which never asks twice."""
         return {
+            "retry": Retry(NoBackoff(), 0),
             "socket_timeout": ANSWER_TIMEOUT_S,
             "socket_connect_timeout": ANSWER_TIMEOUT_S,
             **({"ssl": True} if self.tls else {}),
@@ -97,23 +167,23 @@ class SentinelAddress:
             **self.sentinel_login,
         }
 
-    def sentinel(self) -> redis.sentinel.Sentinel:
-        """Return redis-py's client of all Sentinels."""
-        options = self.sentinel_options | {"retry": Retry(NoBackoff(), 0)}
-        return redis.sentinel.Sentinel(self.hosts, sentinel_kwargs=options)
+    def sentinels(self) -> Sentinels:
+        """Return a client of all Sentinels."""
+        return Sentinels([redis.Redis(host, port, **self.sentinel_options) for host, port in self.hosts])
 
     def pool(self, **options: Any) -> redis.sentinel.SentinelConnectionPool:
         """Return a pool of connections to the primary."""
-        return redis.sentinel.SentinelConnectionPool(
-            self.service, self.sentinel(), **self._server_options(options)
-        )
+        server_options = self._server_options(options)
+        return redis.sentinel.SentinelConnectionPool(self.service, self.sentinels(), **server_options)
 
     def async_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of an asyncio pool of connections to the primary."""
-        sentinel = redis.asyncio.sentinel.Sentinel(
-            self.hosts, sentinel_kwargs=self.sentinel_options | {"retry": AsyncRetry(NoBackoff(), 0)}
-        )
-        return {"service_name": self.service, "sentinel_manager": sentinel, **self._server_options(options)}
+        sentinels = _AsyncSentinels(self.sentinels())
+        return {
+            "service_name": self.service,
+            "sentinel_manager": sentinels,
+            **self._server_options(options),
+        }
 
     def _server_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         fixed = {"db": self.db, "socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
@@ -130,7 +200,7 @@ class SentinelAddress:
         """Return the options of Celery's transport."""
         return {
             "master_name": self.service,
-            "sentinel_kwargs": self.sentinel_options | {"retry": Retry(NoBackoff(), 0)},
+            "sentinel_kwargs": self.sentinel_options,
             "socket_keepalive_options": KEEPALIVE,
         }
 
@@ -146,8 +216,8 @@ def server_url(url: str) -> str:
     if not is_sentinel(url):
         return url
     address = SentinelAddress.parse(url)
-    with address.sentinel() as sentinel:
-        host, port = sentinel.discover_master(address.service)
+    with closing(address.sentinels()) as sentinels:
+        host, port = sentinels.discover_master(address.service)
     login, at, _ = urlsplit(url).netloc.rpartition("@")
     host = f"[{host}]" if ":" in host else host
     return f"{'rediss' if address.tls else 'redis'}://{login}{at}{host}:{port}/{address.db}"
