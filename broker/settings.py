@@ -214,6 +214,9 @@ class Settings(BaseModel):
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
     """Address of the Redis server, or of the Sentinels that tell where it is, as in
     ``redis+sentinel://h1:26379,h2:26379,h3:26379/spotfed/0``; unset: an embedded server in `state_dir`."""
+    redis_replicas: int | None = Field(default=None, ge=0)
+    """Replicas that have a write before its caller is answered; unset: with Sentinels one, as long as one
+    follows, else none."""
     state_dir: Directory = Field(default_factory=_state_dir)
     """Directory of the embedded Redis server and the first API key."""
     data: Directory | None = Field(default_factory=_data_dir)

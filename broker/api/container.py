@@ -49,6 +49,7 @@ from broker.storage.connections import connect, connect_async
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import ALIVE_TTL_S, FederationVersion
 from broker.storage.outages import retry_through_outages
+from broker.storage.replication import Replication, ReplicationBarrier
 from broker.storage.scripts import load_scripts
 from broker.webhooks.service import WebhookService
 from broker.webhooks.worker import cancel_tasks
@@ -90,6 +91,8 @@ class ApiServices:
         self.redis = connect_async(url, max_connections=settings.redis_connections, **_TIMEOUTS)
         self._redis_readers = connect_async(url)
         self._redis_threads = connect(url, **_TIMEOUTS)
+        replication = Replication(self._redis_threads, settings)
+        self.replicated = ReplicationBarrier(replication, self.keys.replication_channel)
         self._version = FederationVersion(self._redis_threads, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
         celery = make_app(settings)
@@ -100,7 +103,7 @@ class ApiServices:
         self.authenticator = Authenticator(self.redis, self.keys, self.member_cache)
         self.rate_limit = CallRateLimit(settings.calls_per_s)
         self.call_limits = CallLimits(settings)
-        self.event_feed = EventFeed(self._redis_readers, self.keys.all_events)
+        self.event_feed = EventFeed(self._redis_readers, self.keys.all_events, self.replicated.wait)
 
         self.ledgers = LedgerReader(self.redis, self.keys)
         self.membership = MembershipView(
@@ -191,10 +194,14 @@ class ApiServices:
         self._herald = threading.Thread(target=self._announce_version, name="contract", daemon=True)
 
     async def require_writes(self) -> None:
-        """Write to Redis, unless a write of the last second succeeded. Raises redis.RedisError."""
+        """Write to Redis, and to its replicas, unless a write of the last second succeeded.
+
+        Raises redis.RedisError.
+        """
         now_s = time.monotonic()
         if now_s >= self._writes_until_s:
             await self.redis.set(self.keys.process_version(self.name), VERSION, ex=ALIVE_TTL_S)
+            await self.replicated.wait()
             self._writes_until_s = now_s + _WRITES_TRUSTED_S
 
     async def holding(self, origin: str) -> QuotaUse | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple, NoReturn
@@ -44,9 +44,18 @@ class FeedEvent(NamedTuple):
 class EventFeed:
     """Reads the merged stream while there is a follower, and keeps its newest events for all of them."""
 
-    def __init__(self, client: redis.asyncio.Redis, stream: str):
-        """Read nothing yet. ``client`` lends a connection that blocks while it reads."""
-        self._client, self._stream = client, stream
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        stream: str,
+        replicated: Callable[[], Awaitable[None]] | None = None,
+    ):
+        """Read nothing yet.
+
+        ``client`` lends a connection that blocks while it reads; ``replicated`` returns once replicas have
+        what was read: a reader must not know more than the next primary.
+        """
+        self._client, self._stream, self._replicated = client, stream, replicated
         self._events: deque[FeedEvent] = deque()
         self._start: tuple[int, int] | None = None  # all events after this place are in memory
         self._position = ""
@@ -106,6 +115,8 @@ class EventFeed:
         entries = await read_all_after(self._client, self._stream, self._position, _PAGE, _BLOCK_MS)
         if not entries:
             return
+        if self._replicated is not None:
+            await self._replicated()
         self._events.extend(map(make_feed_event, entries))
         self._position = entries[-1][0]
         while len(self._events) > _KEPT:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
 from broker.settings import Settings, is_sentinel, public_address, variable
 from broker.storage.connections import connect, is_busy, is_refusal
 from broker.storage.embedded_server import RedisServerError, find_server
+from broker.storage.replication import count_replicas
 from broker.storage.sentinel import SentinelAddress, server_url
 from broker.storage.tls import explain_tls_error
 
@@ -32,8 +32,6 @@ FILLING, NEARLY_FULL = 0.75, 0.9
 HALF_OF_MACHINE = 0.5
 #: No safety rests on wall clocks, but logs and the ages of adverts are compared by them.
 CLOCK_TOLERANCE_S = 1.0
-#: A replica acknowledges once a second what it has.
-REPLICA_SILENT_S = 3
 
 _Result = TypeVar("_Result")
 
@@ -244,15 +242,6 @@ def check_redis_sentinel(installation: Installation) -> Iterator[CheckResult]:
         )
     else:
         yield ok(f"{replicas} {'replica follows' if replicas == 1 else 'replicas follow'} the primary")
-
-
-def count_replicas(info: Mapping[str, Any]) -> int:
-    """Return how many replicas follow a server, by its answer to INFO; those that fell silent do not."""
-    replicas = [value for name, value in info.items() if re.fullmatch(r"slave\d+", name)]
-    return sum(
-        replica["state"] == "online" and int(replica.get("lag", 0)) <= REPLICA_SILENT_S
-        for replica in replicas
-    )
 
 
 @check("redis policy")

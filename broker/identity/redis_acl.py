@@ -124,6 +124,7 @@ RIGHTS: Mapping[str, Right] = {
 CHANNELS = {
     "channel": ("owner", "agent", "instances", "reader", "operator"),
     "work_channel": ("agent", "jobs"),
+    "replication_channel": ("broker",),
 }
 
 # Without client|setinfo, which Redis 7.0 does not know; clients go on when they may not name their library.
@@ -143,12 +144,12 @@ _WORKER = (
 
 #: Commands by party, for keys of the party only; a row of RIGHTS may add commands for its keys.
 COMMANDS: Mapping[str, str] = {
-    "owner": f"{_WORKER} publish",
+    "owner": f"{_WORKER} publish wait",
     "agent": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hmget "
     "hgetall hset llen lpush sadd zrange",
     "instances": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hgetall "
     "hset hdel llen lpush sadd smembers xadd xread",
-    "broker": f"{_WORKER} {_LOAD} scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
+    "broker": f"{_WORKER} {_LOAD} publish wait scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
     "montecarlo": f"{_WORKER} scan xinfo|consumers",
     "jobs": f"{_WORKER} publish",
     "reader": f"{_CONNECTION} {_LISTEN} xrange xrevrange xread xlen hkeys hgetall",

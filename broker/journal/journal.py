@@ -50,6 +50,7 @@ from broker.journal.inbox import InboxVerifier, MalformedCommand, parse_entry
 from broker.leases.store import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
+from broker.storage.replication import Replication
 from broker.storage.scripts import read_script
 from broker.storage.streams import Entry, parse_id, parse_pages
 
@@ -126,6 +127,7 @@ class Journal:
         *,
         speaks: Callable[[], int] = current_version,
         events_kept: int = EVENTS_KEPT,
+        replication: Replication | None = None,
     ) -> None:
         """Load the scripts.
 
@@ -137,8 +139,11 @@ class Journal:
             Returns the version of the contract to write, see ``broker.storage.negotiation``.
         events_kept:
             The number of public events that the merged stream keeps.
+        replication:
+            Waits after each commit until replicas have it; None does not wait.
         """
         self.redis = client
+        self._replication = replication
         self.keys = keys
         self.cloud = cloud
         self.signing = signing
@@ -181,7 +186,8 @@ class Journal:
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud), self.keys.journal(self.cloud)]
         keys.append(self.keys.owner_version(self.cloud))
-        opened = cast("list[int] | None", self._acquire(keys, [token, _ms(ttl_s), floor, VERSION, dead]))
+        arguments = [token, _ms(ttl_s), floor, VERSION, dead]
+        opened = cast("list[int] | None", self._run(self._acquire, keys, arguments))
         if opened is None:
             return None
         epoch, before = opened
@@ -253,7 +259,7 @@ class Journal:
         arguments.append(self.signing.sign(advert.encode(), keys.advert(cloud)) if advert else "")
         arguments += [part for pair in position.changes.items() for part in pair]
         try:
-            outcome = self._commit(names, arguments)
+            outcome = self._run(self._commit, names, arguments)
         except redis.ResponseError as error:
             if str(error).startswith("BROKEN"):
                 raise JournalError(f"cloud {cloud}: {error}") from error
@@ -262,6 +268,11 @@ class Journal:
             raise self._fenced(commit.epoch)
         self._inbox.mark_stored(position)
         return bool(outcome == b"ok")
+
+    def _run(self, script: Any, keys: list[str], arguments: list[Any]) -> Any:
+        if self._replication is None:
+            return script(keys, arguments)
+        return self._replication.run_script(script, keys, arguments)
 
     def link(self, commit: Commit) -> list[ChainedEntry]:
         """Return the entries that a commit writes; they are hashed once, however often it is sent."""

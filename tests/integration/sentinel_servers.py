@@ -49,6 +49,13 @@ class Server:
         with connect(self.url) as client:
             return dict(client.info(section))
 
+    def follows(self) -> bool:
+        """Whether it is a replica that has everything."""
+        try:
+            return self.info().get("master_link_status") == "up"
+        except redis.RedisError:
+            return False
+
     def kill(self) -> None:
         """Kill the process with SIGKILL, and wait for its end."""
         if self.process is not None:
@@ -90,7 +97,7 @@ class SentinelServers:
         for server in self.servers[1:]:
             with connect(server.url) as client:
                 client.replicaof("127.0.0.1", self.servers[0].port)
-            wait_until(lambda server=server: server.info()["master_link_status"] == "up", "the link")
+            wait_until(server.follows, "the link")
         for sentinel in self.sentinels:
             sentinel.start()
         for sentinel in self.sentinels:
@@ -114,9 +121,7 @@ class SentinelServers:
 
     def await_replica(self, server: Server) -> None:
         """Return once a server follows the primary and the primary counts it."""
-        wait_until(
-            lambda: server.answers() and server.info().get("master_link_status") == "up", "a replica", 60
-        )
+        wait_until(server.follows, "a replica", 60)
 
     def stop(self) -> None:
         for server in (*self.sentinels, *self.servers):

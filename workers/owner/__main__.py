@@ -47,6 +47,7 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import ContractError, FederationVersion
 from broker.storage.outages import until_answered
+from broker.storage.replication import Replication
 from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
@@ -250,7 +251,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def send(queue: str, batch: Batch) -> None:
         send_batch(app, queue, json.loads(write_message(batch, speaking())))
 
-    journal = Journal(client, keys, options.cloud, signing, speaks=speaking, events_kept=config.events_kept)
+    journal = Journal(
+        client,
+        keys,
+        options.cloud,
+        signing,
+        speaks=speaking,
+        events_kept=config.events_kept,
+        replication=Replication(client, config),
+    )
     follower = threading.Thread(target=_follow_version, args=(speaking, journal, spec.info), daemon=True)
     follower.start()
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))

@@ -1,0 +1,181 @@
+"""Waits until a replica has what was written, before anybody is told of it.
+
+Redis answers a write before its replicas have it, so that a primary that dies takes the latest writes with it,
+answered as they are. An owner therefore waits after each commit, and the API before it answers a call that
+changes something: what was answered is on two servers.
+
+Where no replica follows, this server is the only one that has everything, and waiting for another one would
+stop the federation. Then the Sentinels are asked: if most of them say that this is the primary, writes count
+without a replica. (A replica that fell behind may still be promoted if the primary dies too.) A server that was
+cut off from the others is not believed, nor one that was demoted. Where ``SPOTFED_REDIS_REPLICAS`` gives a number,
+nothing counts with fewer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import redis
+import redis.client
+import structlog
+
+from broker.settings import Settings, is_sentinel
+from broker.storage.connections import DemotedError
+from broker.storage.sentinel import SentinelAddress
+
+log = structlog.get_logger(__name__)
+
+#: How long one write waits for replicas in all, and at a time.
+LONGEST_WAIT_S, WAIT_MS = 4.0, 500
+#: A replica acknowledges once a second what it has.
+REPLICA_SILENT_S = 3
+#: How long the Sentinels' word counts for a primary without replicas.
+_TRUSTED_S = 1.0
+
+Write = Callable[["redis.client.Pipeline"], object]
+
+
+def count_replicas(info: Mapping[str, Any]) -> int:
+    """Return how many replicas follow a server, by its answer to INFO; those that fell silent do not."""
+    replicas = [value for name, value in info.items() if re.fullmatch(r"slave\d+", name)]
+    return sum(
+        replica["state"] == "online" and int(replica.get("lag", 0)) <= REPLICA_SILENT_S
+        for replica in replicas
+    )
+
+
+def replicas_awaited(settings: Settings) -> int:
+    """Return how many replicas writes wait for."""
+    if settings.redis_replicas is not None:
+        return settings.redis_replicas
+    return int(settings.redis_url is not None and is_sentinel(settings.redis_url))
+
+
+class Replication:
+    """Sends writes whose answers count once replicas have them."""
+
+    def __init__(self, client: redis.Redis, settings: Settings):
+        """Ask nobody yet. ``client`` is one of the address in the settings."""
+        url = settings.redis_url or ""
+        address = SentinelAddress.parse(url) if is_sentinel(url) else None
+        self._client = client
+        self._service = None if address is None else address.service
+        self._sentinels = None if address is None else address.sentinels()
+        self._is_fixed = settings.redis_replicas is not None
+        self._count = replicas_awaited(settings)
+        self._alone_until_s = 0.0
+        self._is_short = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether writes wait for replicas at all."""
+        return self._count > 0
+
+    def write(self, write: Write) -> Any:
+        """Return the answer to a write, given as a call on a pipeline, once replicas have it.
+
+        It may be sent more than once. An error that Redis answers is raised as it is.
+
+        Raises
+        ------
+        redis.RedisError
+            When Redis is away, or replicas lack it; the write may have been done nevertheless.
+        """
+        deadline_s = time.monotonic() + LONGEST_WAIT_S
+        while True:
+            is_alone = time.monotonic() < self._alone_until_s
+            with self._client.pipeline(transaction=False) as pipeline:
+                write(pipeline)
+                pipeline.wait(self._count, 1 if is_alone else WAIT_MS)
+                if self._is_short and not is_alone:
+                    pipeline.info()  # on the same connection: what it says is true of this server
+                answer, reached, *told = pipeline.execute(raise_on_error=False)
+            for result in (answer, reached, *told):
+                if isinstance(result, Exception):
+                    raise result
+            if reached >= self._count:
+                self._note(is_short=False)
+                return answer
+            if is_alone or (told and self._may_be_alone(told[0])):
+                return answer
+            self._note(is_short=True)
+            if time.monotonic() > deadline_s:
+                raise DemotedError(
+                    f"{reached} of {self._count} replicas have what was written, after {LONGEST_WAIT_S:g} s"
+                )
+
+    def _note(self, *, is_short: bool) -> None:
+        if is_short != self._is_short:
+            self._is_short = is_short
+            self._alone_until_s = 0.0
+            if is_short:
+                log.warning("replicas lack what was written", wanted=self._count)
+            else:
+                log.info("replicas have what was written")
+
+    def _may_be_alone(self, info: Mapping[str, Any]) -> bool:
+        """Return whether a server without replicas is the primary to most Sentinels; False to wait on.
+
+        Raises
+        ------
+        DemotedError
+            When it is not.
+        """
+        if self._is_fixed or self._sentinels is None or self._service is None or count_replicas(info):
+            return False
+        states, _ = self._sentinels.ask(self._service)
+        latest = max(states, key=lambda state: int(state["config-epoch"]), default=None)
+        if 2 * len(states) <= len(self._sentinels.clients) or latest is None:
+            raise DemotedError("no replica follows the server, and too few Sentinels answer")
+        if latest["runid"] != info["run_id"]:
+            raise DemotedError("no replica follows the server, and Sentinels name another one, or none yet")
+        self._alone_until_s = time.monotonic() + _TRUSTED_S
+        return True
+
+    def run_script(self, script: Any, keys: list[str], arguments: list[Any]) -> Any:
+        """Run a registered script like ``write``; without replicas to wait for, as it is."""
+        if not self.is_awaited:
+            return script(keys, arguments)
+        try:
+            return self.write(lambda pipeline: pipeline.evalsha(script.sha, len(keys), *keys, *arguments))
+        except redis.exceptions.NoScriptError:
+            script(keys, arguments)  # loads it, where this user may
+            return self.write(lambda pipeline: pipeline.evalsha(script.sha, len(keys), *keys, *arguments))
+
+
+class ReplicationBarrier:
+    """Lets calls of an API process wait, many at a time, until replicas have all that was written before."""
+
+    def __init__(self, replication: Replication, channel: str):
+        """``channel`` is that of a message that reaches no one; it is written behind all that was written."""
+        self._replication, self._channel = replication, channel
+        self._running: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Return once replicas have everything that this process has written, or has read.
+
+        Raises
+        ------
+        redis.RedisError
+            When Redis is away, or replicas lack it.
+        """
+        if not self._replication.is_awaited:
+            return
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._round(self._running))
+        await asyncio.shield(self._next)
+
+    async def _round(self, before: asyncio.Future[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._running, self._next = self._next, None  # who comes from here on waits for the next round
+        await asyncio.to_thread(self._write)
+
+    def _write(self) -> None:
+        # Redis sends a message to its replicas, in the order of writes, and does not write it to its disk.
+        self._replication.write(lambda pipeline: pipeline.publish(self._channel, b""))

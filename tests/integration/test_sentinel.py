@@ -1,0 +1,156 @@
+"""A primary with a replica and three Sentinels: the primary dies under load, and the replica takes over."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from broker.identity.store import let_in_operator
+from broker.storage.connections import connect
+from tests.integration.checker import check
+from tests.integration.sentinel_servers import SentinelServers, sentinel_servers
+from tests.integration.worker_processes import Processes
+from tests.support.ports import free_port
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.xdist_group("worker-processes")
+
+KILLS = 3
+WISH = {"cores": 1, "lifetime_s": 1e6}
+
+
+class Load:
+    """Threads that submit one request after the other, and repeat each until it is answered."""
+
+    def __init__(self, url: str, threads: int = 4):
+        self._url = url
+        self._numbers = itertools.count()
+        self._over = threading.Event()
+        self.leases: dict[str, str] = {}  # of each request that was admitted
+        self.answered: list[tuple[float, float]] = []  # when each was asked for last, and answered
+        self._threads = [threading.Thread(target=self._submit, daemon=True) for _ in range(threads)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def next_admission_s(self, after_s: float) -> float:
+        """Wait for the first admission that was asked for after a time, and return how much later it came."""
+
+        def look() -> float | None:
+            return min((end_s for asked_s, end_s in self.answered if asked_s > after_s), default=None)
+
+        return wait_until(look, "an admission") - after_s
+
+    def _submit(self) -> None:
+        headers = {"Authorization": "Bearer k"}
+        with httpx.Client(base_url=self._url, headers=headers, timeout=30) as api:
+            for number in self._numbers:
+                name = f"r{number}"
+                while not self._over.wait(0.01):
+                    asked_s = time.monotonic()
+                    try:
+                        answer = api.post("/v1/requests", json=WISH | {"id": name})
+                    except httpx.TransportError:
+                        continue
+                    if answer.status_code in {200, 201}:
+                        self.leases[name] = lease = answer.json()["lease"]["id"]
+                        api_end(api, lease)
+                        self.answered.append((asked_s, time.monotonic()))
+                        break
+                    if answer.status_code == 409 and "Retry-After" not in answer.headers:
+                        break  # refused for good, as long as no cloud was known
+                if self._over.is_set():
+                    return
+
+
+def api_end(api: httpx.Client, lease: str) -> None:
+    """Release a lease, so that there is always room; a call that fails leaves it running."""
+    with suppress(httpx.TransportError):
+        api.delete(f"/v1/leases/{lease}")
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[SentinelServers]:
+    with sentinel_servers(tmp_path / "servers") as servers:
+        yield servers
+
+
+def test_the_next_primary_goes_on_with_everything_that_was_answered(
+    servers: SentinelServers, tmp_path: Path
+) -> None:
+    directory = tmp_path / "state"
+    directory.mkdir()
+    url = f"http://127.0.0.1:{free_port()}"
+    with Processes(servers.url, directory) as processes:
+        let_in_operator(processes.client, processes.keys, "k")
+        processes.montecarlo()
+        api = processes.start("broker.api", "--port", url.rpartition(":")[2])
+        owner = Restarted(processes)
+        load = Load(url)
+        with owner:
+            load.start()
+            load.next_admission_s(0.0)
+            gaps_s = []
+            for _ in range(KILLS):
+                dead = servers.primary
+                killed_s = time.monotonic()
+                dead.kill()
+                gaps_s.append(load.next_admission_s(killed_s))
+                dead.start()
+                servers.await_replica(dead)
+            load.stop()
+            text = ", ".join(f"{gap_s:.1f}" for gap_s in gaps_s)
+            sys.stderr.write(f"from the death of a primary to the next admission: {text} s\n")
+            with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=30) as caller:
+                for name, lease in load.leases.items():
+                    wish = WISH | {"id": name}
+
+                    def ask_again(wish: dict[str, object] = wish) -> httpx.Response | None:
+                        answer = caller.post("/v1/requests", json=wish)
+                        return answer if answer.status_code < 500 else None
+
+                    again = wait_until(ask_again, "the same answer")
+                    assert again.json()["lease"]["id"] == lease, (name, again.text)
+        with connect(servers.url) as client:
+            findings = check(client, processes.settings.key_prefix)
+        assert findings.breaches == []
+        assert set(load.leases.values()) <= set(findings.admitted)
+        assert statistics.median(gaps_s) <= 20, "far above what it takes on a quiet machine"
+        assert api.poll() is None
+
+
+class Restarted:
+    """Starts an owner again whenever it ends, as a supervisor does."""
+
+    def __init__(self, processes: Processes):
+        self._processes = processes
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        process = self._processes.owner("--history", "1h")
+        while not self._over.wait(0.05):
+            if process.poll() is not None:
+                process = self._processes.owner("--history", "1h")
