@@ -149,7 +149,8 @@ COMMANDS: Mapping[str, str] = {
     "hgetall hset llen lpush sadd zrange",
     "instances": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hgetall "
     "hset hdel llen lpush sadd smembers xadd xread",
-    "broker": f"{_WORKER} {_LOAD} publish wait scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
+    "broker": f"{_WORKER} {_LOAD} publish wait scan zscan xreadgroup xack xautoclaim xgroup|create "
+    "xinfo|consumers",
     "montecarlo": f"{_WORKER} scan xinfo|consumers",
     "jobs": f"{_WORKER} publish",
     "reader": f"{_CONNECTION} {_LISTEN} xrange xrevrange xread xlen hkeys hgetall",

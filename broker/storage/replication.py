@@ -1,14 +1,14 @@
 """Waits until a replica has what was written, before anybody is told of it.
 
-Redis answers a write before its replicas have it, so that a primary that dies takes the latest writes with it,
-answered as they are. An owner therefore waits after each commit, and the API before it answers a call that
-changes something: what was answered is on two servers.
+Redis answers a write before its replicas have it, so a primary that dies takes the latest writes with it. An
+owner therefore waits after each commit, and the API before it answers a call that changes something: what was
+answered is on two servers.
 
-Where no replica follows, this server is the only one that has everything, and waiting for another one would
+Where no replica follows, this server is the only one that has everything, and to wait for another one would
 stop the federation. Then the Sentinels are asked: if most of them say that this is the primary, writes count
-without a replica. (A replica that fell behind may still be promoted if the primary dies too.) A server that was
-cut off from the others is not believed, nor one that was demoted. Where ``SPOTFED_REDIS_REPLICAS`` gives a number,
-nothing counts with fewer.
+without a replica. (A replica that fell behind may still be promoted if the primary dies too.) A server that
+was cut off from the others is not believed, nor one that was demoted. Where ``SPOTFED_REDIS_REPLICAS`` gives
+a number, nothing counts with fewer.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from broker.storage.sentinel import SentinelAddress
 
 log = structlog.get_logger(__name__)
 
-#: How long one write waits for replicas in all, and at a time.
-LONGEST_WAIT_S, WAIT_MS = 4.0, 500
+#: How long one write waits for replicas: in all, before a look at what is wrong, and between looks.
+LONGEST_WAIT_S, FIRST_WAIT_MS, WAIT_MS = 4.0, 100, 500
 #: A replica acknowledges once a second what it has.
 REPLICA_SILENT_S = 3
 #: How long the Sentinels' word counts for a primary without replicas.
@@ -67,8 +67,8 @@ class Replication:
         self._sentinels = None if address is None else address.sentinels()
         self._is_fixed = settings.redis_replicas is not None
         self._count = replicas_awaited(settings)
-        self._alone_until_s = 0.0
-        self._is_short = False
+        self._trusted_until_s = 0.0
+        self._is_short = self._is_alone = False
 
     @property
     def is_awaited(self) -> bool:
@@ -87,37 +87,42 @@ class Replication:
         """
         deadline_s = time.monotonic() + LONGEST_WAIT_S
         while True:
-            is_alone = time.monotonic() < self._alone_until_s
+            is_trusted = time.monotonic() < self._trusted_until_s
             with self._client.pipeline(transaction=False) as pipeline:
+                connection: Any = self._client.connection_pool.get_connection()
+                pipeline.connection = connection
                 write(pipeline)
-                pipeline.wait(self._count, 1 if is_alone else WAIT_MS)
-                if self._is_short and not is_alone:
-                    pipeline.info()  # on the same connection: what it says is true of this server
+                pipeline.wait(
+                    0 if self._is_alone else self._count, WAIT_MS if self._is_short else FIRST_WAIT_MS
+                )
+                if self._is_short and not is_trusted:
+                    pipeline.info("replication")  # on the same connection: it is true of this server
                 answer, reached, *told = pipeline.execute(raise_on_error=False)
             for result in (answer, reached, *told):
                 if isinstance(result, Exception):
                     raise result
             if reached >= self._count:
-                self._note(is_short=False)
+                self._note_short(False)
                 return answer
-            if is_alone or (told and self._may_be_alone(told[0])):
+            if told:
+                self._is_alone = self._may_be_alone(told[0], (connection.host, connection.port))
+            if self._is_alone:
                 return answer
-            self._note(is_short=True)
+            self._note_short(True)
             if time.monotonic() > deadline_s:
                 raise DemotedError(
                     f"{reached} of {self._count} replicas have what was written, after {LONGEST_WAIT_S:g} s"
                 )
 
-    def _note(self, *, is_short: bool) -> None:
+    def _note_short(self, is_short: bool) -> None:
         if is_short != self._is_short:
-            self._is_short = is_short
-            self._alone_until_s = 0.0
+            self._is_short, self._is_alone, self._trusted_until_s = is_short, False, 0.0
             if is_short:
                 log.warning("replicas lack what was written", wanted=self._count)
             else:
                 log.info("replicas have what was written")
 
-    def _may_be_alone(self, info: Mapping[str, Any]) -> bool:
+    def _may_be_alone(self, info: Mapping[str, Any], place: tuple[str, int]) -> bool:
         """Return whether a server without replicas is the primary to most Sentinels; False to wait on.
 
         Raises
@@ -128,12 +133,14 @@ class Replication:
         if self._is_fixed or self._sentinels is None or self._service is None or count_replicas(info):
             return False
         states, _ = self._sentinels.ask(self._service)
-        latest = max(states, key=lambda state: int(state["config-epoch"]), default=None)
-        if 2 * len(states) <= len(self._sentinels.clients) or latest is None:
+        if 2 * len(states) <= len(self._sentinels.clients):
             raise DemotedError("no replica follows the server, and too few Sentinels answer")
-        if latest["runid"] != info["run_id"]:
+        latest = max(states, key=lambda state: int(state["config-epoch"]))
+        if (latest["ip"], latest["port"]) != place or latest["is_odown"]:
             raise DemotedError("no replica follows the server, and Sentinels name another one, or none yet")
-        self._alone_until_s = time.monotonic() + _TRUSTED_S
+        self._trusted_until_s = time.monotonic() + _TRUSTED_S
+        if not self._is_alone:
+            log.warning("no replica follows the primary: writes count without one", primary=place)
         return True
 
     def run_script(self, script: Any, keys: list[str], arguments: list[Any]) -> Any:

@@ -1,8 +1,7 @@
 """Connects to the primary that Redis Sentinels name, for an address like ``redis+sentinel://H1,H2/NAME/0``.
 
-The Sentinels are asked whenever a connection is made. So whatever closes a connection when a server is
-demoted or dies (`broker.storage.connections.DemotedError`, the system's keepalive) also finds the one that was
-promoted.
+The Sentinels are asked whenever a connection is made. So whatever closes a connection when a server dies or
+is demoted (the system's keepalive, `broker.storage.connections.DemotedError`) also finds the next primary.
 """
 
 from __future__ import annotations

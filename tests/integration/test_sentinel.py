@@ -99,7 +99,7 @@ def test_the_next_primary_goes_on_with_everything_that_was_answered(
     with Processes(servers.url, directory) as processes:
         let_in_operator(processes.client, processes.keys, "k")
         processes.montecarlo()
-        api = processes.start("broker.api", "--port", url.rpartition(":")[2])
+        api = processes.start("broker.api", "--port", url.rpartition(":")[2], SPOTFED_CALLS_PER_S="0")
         owner = Restarted(processes)
         load = Load(url)
         with owner:
