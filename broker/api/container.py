@@ -24,6 +24,7 @@ from broker.api.services.leases import LeaseService
 from broker.api.services.on_demand import OnDemandService
 from broker.api.services.overflow import OverflowService
 from broker.api.services.owner_calls import OwnerCalls
+from broker.api.services.queue_watch import QueueWatch
 from broker.api.services.quotes import QuoteService
 from broker.api.services.renewal_offers import RenewalOfferService
 from broker.api.services.request_metrics import RequestMetrics
@@ -93,6 +94,7 @@ class ApiServices:
         self._redis_threads = connect(url, **_TIMEOUTS)
         replication = Replication(self._redis_threads, settings)
         self.replicated = ReplicationBarrier(replication, self.keys.replication_channel)
+        self.queue_watch = QueueWatch(self._redis_threads, settings)
         self._version = FederationVersion(self._redis_threads, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
         celery = make_app(settings)
@@ -113,7 +115,14 @@ class ApiServices:
             broken=self.ledgers.broken,
             signing=signing,
         )
-        self.survey = FederationSurvey(self.redis, self.keys, self.membership, self.ledgers, self._version)
+        self.survey = FederationSurvey(
+            self.redis,
+            self.keys,
+            self.membership,
+            self.ledgers,
+            self._version,
+            dangers=lambda: self.queue_watch.present,
+        )
 
         self.records = RequestStore(
             self.redis, self.keys, signing, speaks=self._version, bell=Wakeups(celery, self.keys.prefix)
@@ -179,6 +188,7 @@ class ApiServices:
         self._work: tuple[tuple[str, Work], ...] = (
             ("replies", replies.run),
             ("sweeper", self._sweep),
+            ("queue watch", self.queue_watch.run),
             ("ledger", self.ledgers.run),
             ("event feed", self.event_feed.run),
             ("overflow", overflow.run),

@@ -55,6 +55,8 @@ class RedisServer:
     @property
     def redis_cli(self) -> str:
         """Command that opens Redis' own client, without secrets."""
+        if is_sentinel(self.url):
+            return "redis-cli"
         parts = urlsplit(self.url)
         if parts.scheme == "unix":
             return f"redis-cli -s {unquote(parts.path)}"
@@ -331,6 +333,67 @@ def check_redis_memory(installation: Installation) -> CheckResult:
     if part > (FILLING if max_memory else HALF_OF_MACHINE):
         return warning(found, advice)
     return ok(found)
+
+
+@dataclass(frozen=True)
+class Danger:
+    """What is unsafe about a server, in words, and whether it loses writes that it has answered."""
+
+    text: str
+    loses_writes: bool
+
+
+#: Names of the dangers that ``find_dangers`` knows.
+DANGERS = ("policy", "persistence", "replicas", "memory")
+
+
+@dataclass(frozen=True)
+class _DescribedServer(RedisServer):
+    """A server of which no more is known than it has answered to INFO."""
+
+    answer: Mapping[str, Any]
+
+    def info(self) -> Mapping[str, Any]:
+        return self.answer
+
+    def config(self, name: str) -> None:
+        del name
+
+
+def find_dangers(
+    info: Mapping[str, Any], url: str, replicas: int, *, was_persistent: bool
+) -> dict[str, Danger]:
+    """Return what is unsafe about a server while processes run on it, by name (``DANGERS``).
+
+    Parameters
+    ----------
+    info
+        What it answers to INFO.
+    url
+        Its address, or that of its Sentinels.
+    replicas
+        How many replicas should follow it.
+    was_persistent
+        True if it has appended to a file before: a federation may begin on a server that does not.
+    """
+    installation = Installation()
+    installation.redis_server = _DescribedServer(cast("redis.Redis", None), url, info)
+    (policy,), (memory,) = check_redis_policy(installation), check_redis_memory(installation)
+    dangers: dict[str, Danger] = {}
+    if policy.state is State.FAILURE:
+        dangers["policy"] = Danger(policy.found, loses_writes=True)
+    if "err" in {info.get("aof_last_write_status"), info.get("aof_last_bgrewrite_status")}:
+        dangers["persistence"] = Danger("it could not write its append-only file", loses_writes=True)
+    elif was_persistent and info.get("aof_enabled") == 0:
+        dangers["persistence"] = Danger(
+            "appendonly was switched off: a crash loses writes", loses_writes=True
+        )
+    if (count := count_replicas(info)) < replicas:
+        # Whether writes count meanwhile is decided for each of them (``broker.storage.replication``).
+        dangers["replicas"] = Danger(f"{count} of {replicas} replicas follow the primary", loses_writes=False)
+    if memory.state is State.FAILURE:
+        dangers["memory"] = Danger(memory.found, loses_writes=False)
+    return dangers
 
 
 @check("redis clock")

@@ -16,6 +16,7 @@ import pytest
 
 from broker.identity.store import let_in_operator
 from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.integration.checker import check
 from tests.integration.sentinel_servers import SentinelServers, sentinel_servers
 from tests.integration.worker_processes import Processes
@@ -132,6 +133,38 @@ def test_the_next_primary_goes_on_with_everything_that_was_answered(
         assert set(load.leases.values()) <= set(findings.admitted)
         assert statistics.median(gaps_s) <= 20, "far above what it takes on a quiet machine"
         assert api.poll() is None
+
+
+def test_what_becomes_unsafe_is_told(tmp_path: Path) -> None:
+    """The server's settings are changed under a federation: not ready, in the metrics, and safe again."""
+    directory = tmp_path / "state"
+    directory.mkdir()
+    url = f"http://127.0.0.1:{free_port()}"
+    with (
+        EmbeddedRedis(tmp_path / "redis") as server,
+        Processes(server.url, directory) as processes,
+        httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=30) as api,
+    ):
+        let_in_operator(processes.client, processes.keys, "k")
+        processes.start("broker.api", "--port", url.rpartition(":")[2])
+
+        def not_ready(text: str) -> bool:
+            try:
+                return text in api.get("/readyz").json().get("detail", "")
+            except httpx.TransportError:
+                return False
+
+        wait_until(lambda: not_ready("no cloud has joined"), "the API")
+        for name, value, danger, text in (
+            ("maxmemory-policy", "allkeys-lru", "policy", "would lose writes: maxmemory-policy"),
+            ("appendonly", "no", "persistence", "appendonly was switched off"),
+        ):
+            before = processes.client.config_get(name)[name]
+            processes.client.config_set(name, value)
+            wait_until(lambda text=text: not_ready(text), danger)
+            assert f'spotfed_redis_unsafe{{danger="{danger}"}} 1.0' in api.get("/metrics").text
+            processes.client.config_set(name, before)
+            wait_until(lambda: not_ready("no cloud has joined"), "what is safe again")
 
 
 class Restarted:
