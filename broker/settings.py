@@ -107,7 +107,8 @@ def list_hosts(url: str) -> list[str]:
     return urlsplit(url).netloc.rpartition("@")[2].split(",")
 
 
-def _redis_url(value: str) -> str:
+def check_redis_url(value: str) -> str:
+    """Return an address of Redis. Raises ValueError that does not repeat it for one that cannot be."""
     if is_sentinel(value):
         return _sentinel_url(value)
     parts = _split_url(value)
@@ -211,7 +212,7 @@ class Settings(BaseModel):
         validate_default=True,
     )
 
-    redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
+    redis_url: Annotated[str, AfterValidator(check_redis_url)] | None = Field(default=None, repr=False)
     """Address of the Redis server, or of the Sentinels that tell where it is, as in
     ``redis+sentinel://h1:26379,h2:26379,h3:26379/spotfed/0``; unset: an embedded server in `state_dir`."""
     redis_replicas: int | None = Field(default=None, ge=0)

@@ -337,7 +337,7 @@ def check_redis_memory(installation: Installation) -> CheckResult:
 
 @dataclass(frozen=True)
 class Danger:
-    """What is unsafe about a server, in words, and whether it loses writes that it has answered."""
+    """Says what is unsafe about a server, and whether it loses writes that it has answered."""
 
     text: str
     loses_writes: bool

@@ -72,7 +72,7 @@ class Replication:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether writes wait for replicas at all."""
+        """Tells whether writes wait for replicas at all."""
         return self._count > 0
 
     def write(self, write: Write) -> Any:

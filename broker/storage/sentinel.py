@@ -156,7 +156,7 @@ class SentinelAddress:
 
     @property
     def sentinel_options(self) -> dict[str, Any]:
-        """Options of a client of one of the Sentinels, which never asks twice."""
+        """Returns the options of a client of one of the Sentinels, which never asks twice."""
         return {
             "retry": Retry(NoBackoff(), 0),
             "socket_timeout": ANSWER_TIMEOUT_S,

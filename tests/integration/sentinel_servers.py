@@ -25,15 +25,16 @@ class Server:
     def __init__(self, directory: Path, *options: str):
         self.directory, self.port = directory, free_port()
         directory.mkdir()
-        self._options = options
+        self.options = list(options)
+        self.login = ""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://{self.login}127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        command = [str(find_server()), *self._options, "--port", str(self.port), "--bind", "127.0.0.1"]
+        command = [str(find_server()), *self.options, "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--dir", str(self.directory)]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -81,7 +82,7 @@ class SentinelServers:
                 f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
                 f"sentinel failover-timeout {NAME} 5000\n"
             )
-            sentinel._options = (*sentinel._options, "--sentinel")
+            sentinel.options.append("--sentinel")
             self.sentinels.append(sentinel)
 
     @property

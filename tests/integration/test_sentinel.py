@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shlex
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -18,6 +21,7 @@ from broker.identity.store import let_in_operator
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.integration.checker import check
+from tests.integration.redis_servers import ADMIN
 from tests.integration.sentinel_servers import SentinelServers, sentinel_servers
 from tests.integration.worker_processes import Processes
 from tests.support.ports import free_port
@@ -165,6 +169,66 @@ def test_what_becomes_unsafe_is_told(tmp_path: Path) -> None:
             assert f'spotfed_redis_unsafe{{danger="{danger}"}} 1.0' in api.get("/metrics").text
             processes.client.config_set(name, before)
             wait_until(lambda: not_ready("no cloud has joined"), "what is safe again")
+
+
+def test_all_find_the_next_primary_under_the_generated_users(tmp_path: Path) -> None:
+    """Servers with an ACL file, Sentinels with a password; replicas and Sentinels have users of their own."""
+    (tmp_path / "servers").mkdir()
+    directory = tmp_path / "state"
+    directory.mkdir()
+    servers = SentinelServers(tmp_path / "servers")
+    url = f"{servers.url}?sentinel_password=guard"
+    with Processes(url.replace("://", "://admin:pw@"), directory) as processes:
+        acl, users = tmp_path / "users.acl", tmp_path / "users"
+        prefix = processes.settings.key_prefix
+        command = ["acl", "generate", str(processes.file), "--out", str(acl), "--users-out", str(users)]
+        subprocess.run(
+            [Path(sys.executable).with_name("spotfed"), *command, "--redis", url],
+            env={**os.environ, "SPOTFED_KEY_PREFIX": prefix},
+            check=True,
+        )
+        acl.write_text(acl.read_text() + ADMIN + "\n")
+        replica, sentinel = (
+            (users / f"{prefix[:-1]}-{party}.conf").read_text() for party in ("replica", "sentinel")
+        )
+        for server in servers.servers:
+            server.login = "admin:pw@"
+            server.options += ["--aclfile", str(acl)]
+            for line in replica.splitlines():
+                name, value = line.split()
+                server.options += [f"--{name}", value]
+        for server in servers.sentinels:
+            server.login = ":guard@"
+            file = server.directory / "sentinel.conf"
+            file.write_text(f"{file.read_text()}{sentinel}requirepass guard\nsentinel sentinel-pass guard\n")
+
+        def user(name: str) -> dict[str, str]:
+            line = (users / f"{prefix[:-1]}-{name}.env").read_text()
+            return {"SPOTFED_REDIS_URL": shlex.split(line)[0].partition("=")[2]}
+
+        try:
+            servers.start()
+            let_in_operator(processes.client, processes.keys, "k")
+            address = f"http://127.0.0.1:{free_port()}"
+            started = [
+                processes.start("broker.api", "--port", address.rpartition(":")[2], **user("broker")),
+                processes.owner("--history", "1h", **user("cloud-A")),
+                processes.start("workers.montecarlo", "--name", "m", **user("montecarlo")),
+            ]
+            load = Load(address, threads=1)
+            load.start()
+            load.next_admission_s(0.0)
+            killed_s = time.monotonic()
+            next_one = servers.servers[1]
+            servers.primary.kill()
+            load.next_admission_s(killed_s)
+            load.stop()
+            assert [process.poll() for process in started] == [None] * 3
+            with connect(next_one.url) as client:
+                denied = {entry["object"] for entry in client.acl_log(128)}
+            assert denied <= {"script|load", "client|setinfo", "config|get"}
+        finally:
+            servers.stop()
 
 
 class Restarted:

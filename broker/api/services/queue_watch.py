@@ -31,12 +31,12 @@ class QueueWatch:
 
     @property
     def present(self) -> dict[str, bool]:
-        """Whether each danger is there, by its name."""
+        """Tells of each danger, by its name, whether it is there."""
         return {name: name in self._dangers for name in DANGERS}
 
     @property
     def loss(self) -> str | None:
-        """What would lose writes that are answered, in words; None if nothing would."""
+        """Says what would lose writes that are answered; None if nothing would."""
         return next((danger.text for danger in self._dangers.values() if danger.loses_writes), None)
 
     async def run(self) -> NoReturn:
