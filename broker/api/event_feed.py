@@ -92,6 +92,18 @@ class EventFeed:
         first = len(self._events) - newer
         return tuple(islice(self._events, first, min(first + _PAGE, len(self._events))))
 
+    async def read_page(
+        self, client: redis.asyncio.Redis, position: str, block_ms: int | None = None
+    ) -> list[FeedEvent]:
+        """Return the next events in Redis after an id, once replicas have them.
+
+        Raises EventsLostError, redis.RedisError.
+        """
+        entries = await read_all_after(client, self._stream, position, _PAGE, block_ms)
+        if entries and self._replicated is not None:
+            await self._replicated()
+        return [make_feed_event(entry) for entry in entries]
+
     async def run(self) -> NoReturn:
         """Read for followers until the task is cancelled, through any number of outages."""
         while True:
@@ -112,13 +124,11 @@ class EventFeed:
         self._note_growth()
 
     async def _read(self) -> None:
-        entries = await read_all_after(self._client, self._stream, self._position, _PAGE, _BLOCK_MS)
-        if not entries:
+        events = await self.read_page(self._client, self._position, _BLOCK_MS)
+        if not events:
             return
-        if self._replicated is not None:
-            await self._replicated()
-        self._events.extend(map(make_feed_event, entries))
-        self._position = entries[-1][0]
+        self._events.extend(events)
+        self._position = events[-1].id
         while len(self._events) > _KEPT:
             self._start = self._events.popleft().place
         self._note_growth()

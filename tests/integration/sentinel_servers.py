@@ -69,9 +69,9 @@ class SentinelServers:
     """``servers[0]`` is the primary at first, the others its replicas."""
 
     def __init__(self, directory: Path, replicas: int = 1, **config: str):
-        options = [*("--save", ""), *("--appendonly", "yes"), *("--appendfsync", "no")]
+        options = [*("--save", ""), *("--appendonly", "yes")]
         options += [*("--maxmemory-policy", "noeviction"), *("--repl-diskless-sync-delay", "0")]
-        for name, value in config.items():
+        for name, value in ({"appendfsync": "no"} | config).items():
             options += [f"--{name.replace('_', '-')}", value]
         self.servers = [Server(directory / f"server{n}", *options) for n in range(replicas + 1)]
         self.sentinels = []
