@@ -40,7 +40,6 @@ def test_every_follower_gets_each_event_once_wherever_it_resumes(
 ) -> None:
     monkeypatch.setattr("broker.api.event_feed._KEPT", 7)
     monkeypatch.setattr("broker.api.event_feed._PAGE", 3)
-    monkeypatch.setattr("broker.api.stream._PAGE", 5)
     rng = random.Random(1)
     ids = [f"{number}-{rng.randint(1, 3)}" for number in range(1, EVENTS + 1)]
 
