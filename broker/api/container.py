@@ -93,7 +93,7 @@ class ApiServices:
         self._redis_readers = connect_async(url)
         self._redis_threads = connect(url, **_TIMEOUTS)
         replication = Replication(self._redis_threads, settings)
-        self.replicated = ReplicationBarrier(replication, self.keys.replication_channel)
+        self.replicated = ReplicationBarrier.from_replication(replication, self.keys.replication_channel)
         self.queue_watch = QueueWatch(self._redis_threads, settings)
         self._version = FederationVersion(self._redis_threads, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
@@ -105,7 +105,7 @@ class ApiServices:
         self.authenticator = Authenticator(self.redis, self.keys, self.member_cache)
         self.rate_limit = CallRateLimit(settings.calls_per_s)
         self.call_limits = CallLimits(settings)
-        self.event_feed = EventFeed(self._redis_readers, self.keys.all_events, self.replicated.wait)
+        self.event_feed = EventFeed(self._redis_readers, self.keys.all_events, self.replicated)
 
         self.ledgers = LedgerReader(self.redis, self.keys)
         self.membership = MembershipView(
@@ -128,7 +128,7 @@ class ApiServices:
             self.redis, self.keys, signing, speaks=self._version, bell=Wakeups(celery, self.keys.prefix)
         )
         self.idempotency = IdempotencyKeys(self.records)
-        replies = Replies(self._redis_readers, self.keys, self.name, signing)
+        replies = Replies(self._redis_readers, self.keys, self.name, signing, replicated=self.replicated)
         self.metrics.watch_replies(lambda: replies.awaited, replies.refused)
         self._owner_notifier = OwnerNotifier(lambda cloud: ring(celery, cloud))
         commands = OwnerCommands(self.records, replies, self._owner_notifier)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple, NoReturn
@@ -17,6 +17,7 @@ import redis.asyncio
 from sse_starlette import ServerSentEvent
 
 from broker.storage.outages import retry_through_outages
+from broker.storage.replication import NO_BARRIER, ReplicationBarrier
 from broker.storage.streams import (
     Entry,
     EventsLostError,
@@ -44,16 +45,11 @@ class FeedEvent(NamedTuple):
 class EventFeed:
     """Reads the merged stream while there is a follower, and keeps its newest events for all of them."""
 
-    def __init__(
-        self,
-        client: redis.asyncio.Redis,
-        stream: str,
-        replicated: Callable[[], Awaitable[None]] | None = None,
-    ):
+    def __init__(self, client: redis.asyncio.Redis, stream: str, replicated: ReplicationBarrier = NO_BARRIER):
         """Read nothing yet.
 
-        ``client`` lends a connection that blocks while it reads; ``replicated`` returns once replicas have
-        what was read: a reader must not know more than the next primary.
+        ``client`` lends a connection that blocks while it reads. ``replicated`` is waited for after each
+        read: a reader must not know more than the next primary.
         """
         self._client, self._stream, self._replicated = client, stream, replicated
         self._events: deque[FeedEvent] = deque()
@@ -100,8 +96,8 @@ class EventFeed:
         Raises EventsLostError, redis.RedisError.
         """
         entries = await read_all_after(client, self._stream, position, _PAGE, block_ms)
-        if entries and self._replicated is not None:
-            await self._replicated()
+        if entries:
+            await self._replicated.wait()
         return [make_feed_event(entry) for entry in entries]
 
     async def run(self) -> NoReturn:

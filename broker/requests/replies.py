@@ -19,6 +19,7 @@ from broker.contract import Answer, replies
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, Signature, SignatureError, written_ms
 from broker.storage.keys import RedisKeys
+from broker.storage.replication import NO_BARRIER, ReplicationBarrier
 from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page
 
 log = logging.getLogger(__name__)
@@ -45,10 +46,20 @@ class Replies:
     """
 
     def __init__(
-        self, client: redis.asyncio.Redis, keys: RedisKeys, name: str, signing: MessageSigner = UNSIGNED
+        self,
+        client: redis.asyncio.Redis,
+        keys: RedisKeys,
+        name: str,
+        signing: MessageSigner = UNSIGNED,
+        *,
+        replicated: ReplicationBarrier = NO_BARRIER,
     ):
-        """Open nothing yet. ``client`` is used by this reader alone."""
-        self._client, self.name, self._signing = client, name, signing
+        """Open nothing yet.
+
+        ``client`` is used by this reader alone. ``replicated`` is waited for before an answer is delivered:
+        an owner and the primary may die together, and what is decided by an answer must not outlive it.
+        """
+        self._client, self.name, self._signing, self._replicated = client, name, signing, replicated
         self._stream = keys.replies(name)
         self._waiting: dict[str, _Expected] = {}
         self.refused: Counter[str] = Counter()
@@ -100,6 +111,7 @@ class Replies:
 
     async def _deliver_page(self, page: Page) -> None:
         """Deliver the answers in each entry to their futures."""
+        await self._replicated.wait()
         for entry_id, fields in page.entries:
             self._deliver(entry_id, fields)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import redis
@@ -157,11 +157,21 @@ class Replication:
 class ReplicationBarrier:
     """Lets calls of an API process wait, many at a time, until replicas have all that was written before."""
 
-    def __init__(self, replication: Replication, channel: str):
-        """``channel`` is that of a message that reaches no one; it is written behind all that was written."""
-        self._replication, self._channel = replication, channel
+    def __init__(self, mark: Callable[[], Awaitable[object]] | None):
+        """``mark`` returns once replicas have a write that it makes; None: nothing is waited for."""
+        self._mark = mark
         self._running: asyncio.Future[None] | None = None
         self._next: asyncio.Future[None] | None = None
+
+    @classmethod
+    def from_replication(cls, replication: Replication, channel: str) -> ReplicationBarrier:
+        """Return a barrier that marks places by messages in a channel, which reach no one."""
+
+        def publish() -> None:
+            # Redis sends a message to its replicas, in the order of writes, and keeps it off its disk.
+            replication.write(lambda pipeline: pipeline.publish(channel, b""))
+
+        return cls((lambda: asyncio.to_thread(publish)) if replication.is_awaited else None)
 
     async def wait(self) -> None:
         """Return once replicas have everything that this process has written, or has read.
@@ -171,18 +181,19 @@ class ReplicationBarrier:
         redis.RedisError
             When Redis is away, or replicas lack it.
         """
-        if not self._replication.is_awaited:
+        if self._mark is None:
             return
         if self._next is None:
-            self._next = asyncio.ensure_future(self._round(self._running))
+            self._next = asyncio.ensure_future(self._round(self._mark, self._running))
         await asyncio.shield(self._next)
 
-    async def _round(self, before: asyncio.Future[None] | None) -> None:
+    async def _round(
+        self, mark: Callable[[], Awaitable[object]], before: asyncio.Future[None] | None
+    ) -> None:
         if before is not None:
             await asyncio.wait([before])
         self._running, self._next = self._next, None  # who comes from here on waits for the next round
-        await asyncio.to_thread(self._write)
+        await mark()
 
-    def _write(self) -> None:
-        # Redis sends a message to its replicas, in the order of writes, and does not write it to its disk.
-        self._replication.write(lambda pipeline: pipeline.publish(self._channel, b""))
+
+NO_BARRIER = ReplicationBarrier(None)

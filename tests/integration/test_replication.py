@@ -125,7 +125,7 @@ def test_many_wait_together(pair: Pair) -> None:
         return write(call)
 
     made.write = count  # type: ignore[method-assign]
-    barrier = ReplicationBarrier(made, "channel")
+    barrier = ReplicationBarrier.from_replication(made, "channel")
 
     async def wait() -> None:
         await asyncio.gather(*(barrier.wait() for _ in range(50)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.requests.models import AttemptDecision, Record, RequestAnswer, RequestStatus
+from broker.requests.replies import Replies
 from broker.requests.shared_call import _split
 from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
+from broker.storage.replication import ReplicationBarrier
+from broker.storage.streams import Page
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []
@@ -65,3 +69,22 @@ async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[At
 @mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together, seed=10)
 def of_no_list(_sound: Sound, _record: Record) -> bool:
     return False
+
+
+@mutation(BROKER_BUGS, "answer not waited for", ReplicationBarrier.wait, seed=40)
+async def wait_for_nothing(_sound: Sound, _barrier: ReplicationBarrier) -> None:
+    return None
+
+
+@mutation(BROKER_BUGS, "reply believed before it stands", Replies._deliver_page, seed=46)
+async def deliver_at_once(_sound: Sound, reader: Replies, page: Page) -> None:
+    for entry, fields in page.entries:
+        reader._deliver(entry, fields)
+
+
+@mutation(BROKER_BUGS, "waits with those who came before", ReplicationBarrier.wait, seed=118)
+async def wait_with_others(sound: Sound, barrier: ReplicationBarrier) -> None:
+    if barrier._running is not None and not barrier._running.done():
+        await asyncio.shield(barrier._running)
+    else:
+        await sound(barrier)

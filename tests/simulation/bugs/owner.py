@@ -176,3 +176,8 @@ def no_events(_sound: Sound, _recovery: Recovery, *, whole: bool) -> Iterator[Ev
 @mutation(OWNER_BUGS, "unreadable entries thrown away", Journal._put_aside, seed=2)
 def throw_away(_sound: Sound, _journal: Journal, *_entry: object) -> None:
     return None
+
+
+@mutation(OWNER_BUGS, "commit not waited for", Journal._run, seed=3)
+def run_alone(sound: Sound, journal: Journal, script: Sound, keys: Any, arguments: Any) -> Any:
+    return script(keys, arguments)
