@@ -46,6 +46,7 @@ class Users:
     # By idempotency key: how many processes are answering its call, and until when one did.
     _answering: Counter[str] = field(default_factory=Counter)
     _answered_s: dict[str, float] = field(default_factory=dict)
+    _too_large: set[str] = field(default_factory=set)  # requests for more cores than any node has
     _number: int = 0
 
     @property
@@ -82,9 +83,9 @@ class Users:
             self.world.spawn(self._ask(wishes))
         await self._ask(wishes)
         for wish in wishes:
-            lease = self.answers[wish.id or ""].lease
-            if lease is not None:
-                self.world.spawn(self._hold(lease))
+            answer = self.answers.get(wish.id or "")
+            if answer is not None and answer.lease is not None:
+                self.world.spawn(self._hold(answer.lease))
         if self._random.random() < 0.2:
             await asyncio.sleep(self._random.uniform(0.0, 5.0))
             await self._ask(wishes)
@@ -99,18 +100,23 @@ class Users:
                 results = []
             for wish, result in zip(open_ if len(wishes) == 1 else wishes, results, strict=False):
                 self._hear(wish, result)
-            open_ = [wish for wish in open_ if wish.id not in self.answers]
+            open_ = [wish for wish in open_ if wish.id not in self.answers.keys() | self._too_large]
             if open_:
                 await asyncio.sleep(self._random.uniform(0.2, 1.5))
 
     async def ask_again(self, request: str) -> None:
-        """Ask once more for what was answered, with the same id."""
+        """Ask once more for what was answered, with the same id.
+
+        A request of a list that was all or none comes with its list: alone, it is another one.
+        """
+        ids = next((ids for ids in self.together if request in ids), (request,))
+        wishes = [self.wishes[id_] for id_ in ids]
         while True:
             try:
-                (result,) = await self._submit([self.wishes[request]], [self.wishes[request]], _PATIENCE_S)
+                results = await self._submit(wishes, wishes, _PATIENCE_S)
             except AWAY:
-                result = InFlightError()
-            if not isinstance(result, InFlightError | NoMembersError):
+                results = []
+            if results and not any(isinstance(result, InFlightError | NoMembersError) for result in results):
                 return
             await asyncio.sleep(self._random.uniform(0.2, 1.5))
 
@@ -134,7 +140,7 @@ class Users:
                 if tuple(wish.id for wish in wishes) in self.together:
                     return await broker.service.submit_together(wishes, "me")
                 return await broker.service.submit(wishes, "me")
-            except NoMembersError as error:
+            except (NoMembersError, ValueError) as error:  # all or none: what one cannot ask for, none can
                 return [error] * len(wishes)
             finally:
                 self._answering[key] -= 1
@@ -151,7 +157,9 @@ class Users:
             first = self.answers.setdefault(wish.id or "", result)
             if first != result and wish.id not in self.world.checker.lost:
                 self.world.breach(f"I6: {wish.id} was answered {first}, and now {result}")
-        elif not isinstance(result, InFlightError | NoMembersError | ValueError):
+        elif isinstance(result, ValueError):  # the clouds have smaller nodes by now: its user gives up
+            self._too_large.add(wish.id or "")
+        elif not isinstance(result, InFlightError | NoMembersError):
             self.world.breach(f"I6: {wish.id} is answered {result!r}")
 
     async def _reuse(self, wish: SpotRequest) -> None:
