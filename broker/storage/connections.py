@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
@@ -19,7 +21,7 @@ from redis.retry import Retry
 
 from broker.settings import is_sentinel
 from broker.storage.lean_client import make_lean_client
-from broker.storage.sentinel import SentinelAddress
+from broker.storage.sentinel import LOOK_S, SentinelAddress
 from broker.storage.tls import redis_tls
 
 SOCKET_TIMEOUT_S = 5.0
@@ -120,7 +122,20 @@ class WaitingPool(redis.asyncio.ConnectionPool):
 
 
 class WaitingSentinelPool(WaitingPool, redis.asyncio.sentinel.SentinelConnectionPool):
-    """A ``WaitingPool`` of connections to the primary that Sentinels name."""
+    """A ``WaitingPool`` of connections to the primary of Sentinels, which looks as ``PrimaryPool`` does."""
+
+    _look_s = 0.0
+
+    async def ensure_connection(self, connection: Any) -> None:
+        """Connect, and anew where the connection leads to another server."""
+        now_s = time.monotonic()
+        if now_s >= self._look_s:
+            self._look_s = now_s + LOOK_S
+            with suppress(redis.RedisError):
+                await self.get_master_address()  # type: ignore[no-untyped-call]
+        if self.master_address not in {None, (connection.host, connection.port)}:
+            await connection.disconnect()
+        await super().ensure_connection(connection)
 
 
 def connect(url: str, **options: Any) -> redis.Redis:

@@ -10,7 +10,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -27,6 +27,8 @@ PORT = 26379
 #: How long one Sentinel may take to answer, before the next one is asked.
 ANSWER_TIMEOUT_S = 1.0
 
+#: How often a pool looks whether the primary is another one.
+LOOK_S = 2.0
 #: How long one that did not answer is left alone, unless no other answers.
 SILENT_S = 5.0
 
@@ -95,6 +97,24 @@ class Sentinels:
         """Close the connections to the Sentinels."""
         for client in self.clients:
             client.close()
+
+
+class PrimaryPool(redis.sentinel.SentinelConnectionPool):
+    """Looks every ``LOOK_S`` seconds whether Sentinels name another primary, and leaves the one that it knew.
+
+    One that is cut off from them and from its replicas does not close its connections.
+    """
+
+    _look_s = 0.0
+
+    def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """Return a connection to the primary."""
+        now_s = time.monotonic()
+        if now_s >= self._look_s:
+            self._look_s = now_s + LOOK_S
+            with suppress(redis.RedisError):
+                self.get_master_address()  # type: ignore[no-untyped-call]  (closes what leads elsewhere)
+        return super().get_connection(*arguments, **options)
 
 
 class _AsyncSentinels:
@@ -170,10 +190,10 @@ class SentinelAddress:
         """Return a client of all Sentinels."""
         return Sentinels([redis.Redis(host, port, **self.sentinel_options) for host, port in self.hosts])
 
-    def pool(self, **options: Any) -> redis.sentinel.SentinelConnectionPool:
+    def pool(self, **options: Any) -> PrimaryPool:
         """Return a pool of connections to the primary."""
         server_options = self._server_options(options)
-        return redis.sentinel.SentinelConnectionPool(self.service, self.sentinels(), **server_options)
+        return PrimaryPool(self.service, self.sentinels(), **server_options)
 
     def async_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of an asyncio pool of connections to the primary."""

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from broker.settings import Settings
-from broker.storage import replication
-from broker.storage.connections import DemotedError, connect
+from broker.storage import connections, replication, sentinel
+from broker.storage.connections import DemotedError, connect, connect_async
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.replication import Replication, ReplicationBarrier
 from broker.storage.sentinel import Sentinels
@@ -144,3 +144,40 @@ def test_an_error_of_a_script_is_told(pair: Pair) -> None:
     number = pair.client.register_script("return redis.call('INCR', KEYS[1])")
     pair.client.script_flush()
     assert made.run_script(number, ["n"], []) in {1, 2}
+
+
+def test_a_primary_that_no_sentinel_names_any_more_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cut off, and nobody has demoted it: its connections stay open, and it takes writes."""
+    monkeypatch.setattr(sentinel, "LOOK_S", 0.05)
+    monkeypatch.setattr(connections, "LOOK_S", 0.05)
+    with (
+        EmbeddedRedis(tmp_path / "1", appendfsync="no") as first,
+        EmbeddedRedis(tmp_path / "2", appendfsync="no") as second,
+    ):
+        ports = [free_port(), free_port()]
+        for server, port in zip((first, second), ports, strict=True):
+            with connect(server.url) as client:
+                client.config_set("port", port)
+                client.set("name", port)
+        named = ports[:1]
+
+        def discover(_: Sentinels, _service: str) -> tuple[str, int]:
+            return "127.0.0.1", named[0]
+
+        monkeypatch.setattr(Sentinels, "discover_master", discover)
+        url = "redis+sentinel://a,b,c/main"
+
+        async def story() -> None:
+            client = connect_async(url)
+            assert await client.get("name") == str(ports[0]).encode()
+            named[0] = ports[1]
+            while await client.get("name") != str(ports[1]).encode():
+                await asyncio.sleep(0.01)
+            await client.aclose()
+
+        with connect(url) as client:
+            assert client.get("name") == str(ports[0]).encode()
+            asyncio.run(asyncio.wait_for(story(), 60))
+            wait_until(lambda: client.get("name") == str(ports[1]).encode(), "the other server")
