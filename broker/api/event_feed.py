@@ -95,9 +95,10 @@ class EventFeed:
 
         Raises EventsLostError, redis.RedisError.
         """
+        place = self._replicated.place
         entries = await read_all_after(client, self._stream, position, _PAGE, block_ms)
         if entries:
-            await self._replicated.wait()
+            await self._replicated.wait(place)
         return [make_feed_event(entry) for entry in entries]
 
     async def run(self) -> NoReturn:

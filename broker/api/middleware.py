@@ -118,13 +118,14 @@ class ReplicationMiddleware:
         if scope["type"] != "http" or scope["method"] in _SAFE:
             await self._app(scope, receive, send)
             return
-        is_replaced = False
+        replicated = self._services_of.state.services.replicated
+        place, is_replaced = replicated.place, False
 
         async def send_replicated(message: Message) -> None:
             nonlocal is_replaced
             if message["type"] == "http.response.start" and message["status"] < 500:
                 try:
-                    await self._services_of.state.services.replicated.wait()
+                    await replicated.wait(place)
                 except redis.RedisError as error:
                     is_replaced = True
                     await translate(error).response()(scope, receive, send)

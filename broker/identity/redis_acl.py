@@ -125,7 +125,7 @@ RIGHTS: Mapping[str, Right] = {
 CHANNELS = {
     "channel": ("owner", "agent", "instances", "reader", "operator"),
     "work_channel": ("agent", "jobs"),
-    "replication_channel": ("broker",),
+    "replication_channel": ("owner", "broker"),
 }
 
 # Without client|setinfo, which Redis 7.0 does not know; clients go on when they may not name their library.

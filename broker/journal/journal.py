@@ -155,7 +155,7 @@ class Journal:
         self._latest: tuple[Commit, str, list[ChainedEntry]] | None = None
         # The entries of the inbox that were last read, as they came and as they were parsed.
         self._read: dict[str, tuple[dict[bytes, bytes], list[Command | MalformedCommand]]] = {}
-        self.dead_letters = DeadLetters(client, keys, cloud)
+        self.dead_letters = DeadLetters(client, keys, cloud, self._durably)
         self._acquire = client.register_script(read_script("acquire"))
         self._renew = client.register_script(read_script("renew"))
         self._give_up = client.register_script(read_script("give_up"))
@@ -269,6 +269,12 @@ class Journal:
         self._inbox.mark_stored(position)
         return bool(outcome == b"ok")
 
+    def _durably(self, call: Callable[[], None]) -> None:
+        if self._replication is None:
+            call()
+        else:
+            self._replication.durably(call, self.keys.replication_channel)
+
     def _run(self, script: Any, keys: list[str], arguments: list[Any]) -> Any:
         if self._replication is None:
             return script(keys, arguments)
@@ -310,6 +316,9 @@ class Journal:
 
     def publish_info(self, info: CloudInfo) -> None:
         """Publish the description of this member."""
+        self._durably(lambda: self._write_info(info))
+
+    def _write_info(self, info: CloudInfo) -> None:
         text = write_message(info, self.speaks())
         signature = self.signing.sign(text.encode(), self.keys.clouds)
         if not signature:
@@ -322,6 +331,9 @@ class Journal:
 
     def set_table(self, table: str) -> None:
         """Publish the quantile table in use: JSON with version, made_at_s and rows."""
+        self._durably(lambda: self._write_table(table))
+
+    def _write_table(self, table: str) -> None:
         name = self.keys.table(self.cloud)
         with self.redis.pipeline() as pipeline:
             pipeline.set(name, table)
@@ -449,7 +461,8 @@ class Journal:
         JournalError
             When the chunks before it are missing.
         """
-        length = cast("int", self._append_history([self.keys.history(self.cloud, epoch)], [index, chunk]))
+        keys: list[str] = [self.keys.history(self.cloud, epoch)]
+        length = cast("int", self._run(self._append_history, keys, [index, chunk]))
         if length < index:
             raise JournalError(
                 f"cloud {self.cloud}: history has {length} chunks, cannot append number {index}"

@@ -66,6 +66,7 @@ class Replies:
         # What was delivered before an outage is ignored when it is read again.
         self._cursor = Cursor(client, self._stream, BEGINNING, count=_BATCH, block_ms=BLOCK_MS, rewinds=True)
         self._housekeeping_due_s = 0.0
+        self._place: object = None  # before the latest read
 
     @property
     def awaited(self) -> int:
@@ -100,6 +101,7 @@ class Replies:
 
     async def _trim_stream(self) -> bool:
         """Forget what was read and keep the rest from expiring, now and then."""
+        self._place = self._replicated.place
         now_s = time.monotonic()
         if now_s >= self._housekeeping_due_s:
             pipe = self._client.pipeline(transaction=False)
@@ -111,7 +113,7 @@ class Replies:
 
     async def _deliver_page(self, page: Page) -> None:
         """Deliver the answers in each entry to their futures."""
-        await self._replicated.wait()
+        await self._replicated.wait(self._place)
         for entry_id, fields in page.entries:
             self._deliver(entry_id, fields)
 

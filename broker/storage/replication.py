@@ -17,7 +17,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 import redis.client
@@ -37,6 +37,7 @@ REPLICA_SILENT_S = 3
 _TRUSTED_S = 1.0
 
 Write = Callable[["redis.client.Pipeline"], object]
+Result = TypeVar("Result")
 
 
 def count_replicas(info: Mapping[str, Any]) -> int:
@@ -69,6 +70,8 @@ class Replication:
         self._count = replicas_awaited(settings)
         self._trusted_until_s = 0.0
         self._is_short = self._is_alone = False
+        #: Host and port of the server of the latest write; None before the first.
+        self.place: tuple[str, int] | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -101,6 +104,7 @@ class Replication:
             for result in (answer, reached, *told):
                 if isinstance(result, Exception):
                     raise result
+            self._note_place((connection.host, connection.port))
             if reached >= self._count:
                 self._note_short(False)
                 return answer
@@ -113,6 +117,43 @@ class Replication:
                 raise DemotedError(
                     f"{reached} of {self._count} replicas have what was written, after {LONGEST_WAIT_S:g} s"
                 )
+
+    def durably(self, call: Callable[[], Result], channel: str) -> Result:
+        """Return the result of a call that writes, once replicas have what it wrote.
+
+        ``channel`` is that of a message that marks the place behind it, and reaches no one. The call may have
+        been done also where this fails. Raises redis.RedisError.
+        """
+        if not self.is_awaited:
+            return call()
+        place = self.place
+        result = call()
+        self.mark(channel)
+        self.require_place(place)
+        return result
+
+    def mark(self, channel: str) -> None:
+        """Return once replicas have everything that was written before."""
+        # Redis sends a message to its replicas, in the order of writes, and keeps it off its disk.
+        self.write(lambda pipeline: pipeline.publish(channel, b""))
+
+    def require_place(self, place: tuple[str, int] | None) -> None:
+        """Check that what was written at a place was not written before a failover.
+
+        Raises
+        ------
+        DemotedError
+            When another server is the primary since.
+        """
+        if place is not None and place != self.place:
+            raise DemotedError(f"the primary was {place}, and is {self.place}")
+
+    def _note_place(self, place: tuple[str, int]) -> None:
+        if self.place not in {None, place}:
+            DemotedError.count += (
+                1  # connections to the server before, if there still are any, are not trusted
+            )
+        self.place = place
 
     def _note_short(self, is_short: bool) -> None:
         if is_short != self._is_short:
@@ -157,35 +198,52 @@ class Replication:
 class ReplicationBarrier:
     """Lets calls of an API process wait, many at a time, until replicas have all that was written before."""
 
-    def __init__(self, mark: Callable[[], Awaitable[object]] | None):
-        """``mark`` returns once replicas have a write that it makes; None: nothing is waited for."""
-        self._mark = mark
+    def __init__(
+        self, mark: Callable[[], Awaitable[object]] | None, place: Callable[[], object] = lambda: None
+    ):
+        """Wait for nothing yet.
+
+        Parameters
+        ----------
+        mark
+            Returns once replicas have a write that it makes; None: nothing is waited for.
+        place
+            Returns what is another one after a failover; None if that is not known.
+        """
+        self._mark, self._place = mark, place
         self._running: asyncio.Future[None] | None = None
         self._next: asyncio.Future[None] | None = None
 
     @classmethod
     def from_replication(cls, replication: Replication, channel: str) -> ReplicationBarrier:
         """Return a barrier that marks places by messages in a channel, which reach no one."""
+        if not replication.is_awaited:
+            return NO_BARRIER
+        return cls(lambda: asyncio.to_thread(replication.mark, channel), lambda: replication.place)
 
-        def publish() -> None:
-            # Redis sends a message to its replicas, in the order of writes, and keeps it off its disk.
-            replication.write(lambda pipeline: pipeline.publish(channel, b""))
+    @property
+    def place(self) -> object:
+        """Names the primary, for a later ``wait``."""
+        return self._place()
 
-        return cls((lambda: asyncio.to_thread(publish)) if replication.is_awaited else None)
-
-    async def wait(self) -> None:
+    async def wait(self, place: object = None) -> None:
         """Return once replicas have everything that this process has written, or has read.
+
+        ``place`` is that from before the first write; None if no matter.
 
         Raises
         ------
         redis.RedisError
-            When Redis is away, or replicas lack it.
+            When Redis is away, replicas lack it, or there was a failover.
         """
         if self._mark is None:
             return
         if self._next is None:
             self._next = asyncio.ensure_future(self._round(self._mark, self._running))
+            self._next.add_done_callback(_look_at_error)
         await asyncio.shield(self._next)
+        if place is not None and place != self.place:
+            raise DemotedError("another server has become the primary meanwhile")
 
     async def _round(
         self, mark: Callable[[], Awaitable[object]], before: asyncio.Future[None] | None
@@ -194,6 +252,12 @@ class ReplicationBarrier:
             await asyncio.wait([before])
         self._running, self._next = self._next, None  # who comes from here on waits for the next round
         await mark()
+
+
+def _look_at_error(round_: asyncio.Future[None]) -> None:
+    """Let a round fail in silence if all who waited for it were cancelled."""
+    if not round_.cancelled():
+        round_.exception()
 
 
 NO_BARRIER = ReplicationBarrier(None)

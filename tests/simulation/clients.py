@@ -256,6 +256,12 @@ class SimulatedReplication:
             raise redis.ConnectionError("the primary died")
         return answer
 
+    def durably(self, call: Callable[[], Any], _channel: str) -> Any:
+        return self.run_script(lambda _keys, _arguments: call(), (), ())
+
+    def place(self) -> int:
+        return self._world.failovers
+
     async def mark(self) -> None:
         failovers = self._world.failovers
         while self._world.is_lagging:

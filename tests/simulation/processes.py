@@ -239,7 +239,8 @@ class BrokerProcess(_Process):
             monotonic=world.clock.time,
             now=lambda: EPOCH + timedelta(seconds=world.clock.time() + machine.ahead_s),
         )
-        self._replicated = ReplicationBarrier(SimulatedReplication(world).mark)
+        replication = SimulatedReplication(world)
+        self._replicated = ReplicationBarrier(replication.mark, replication.place)
         replies = Replies(client, KEYS, name, replicated=self._replicated)
         exchange = RingingCommands(records, replies, OwnerNotifier(self._ring))
         self.service = SubmissionService(SETTINGS, records, adverts, exchange)
@@ -278,10 +279,11 @@ class BrokerProcess(_Process):
 
     async def _answer(self, work: Coroutine[Any, Any, Any]) -> Any:
         """As the API's middleware does."""
+        place = self._replicated.place
         try:
             return await work
         finally:
-            await self._replicated.wait()
+            await self._replicated.wait(place)
 
     async def call(self, work: Coroutine[Any, Any, Any], patience_s: float) -> Any:
         """What a client gets: the answer, or ConnectionError when the process dies or takes too long."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,19 +71,11 @@ def of_no_list(_sound: Sound, _record: Record) -> bool:
 
 
 @mutation(BROKER_BUGS, "answer not waited for", ReplicationBarrier.wait, seed=40)
-async def wait_for_nothing(_sound: Sound, _barrier: ReplicationBarrier) -> None:
+async def wait_for_nothing(_sound: Sound, _barrier: ReplicationBarrier, _place: object = None) -> None:
     return None
 
 
-@mutation(BROKER_BUGS, "reply believed before it stands", Replies._deliver_page, seed=46)
+@mutation(BROKER_BUGS, "reply believed before it stands", Replies._deliver_page, seed=40)
 async def deliver_at_once(_sound: Sound, reader: Replies, page: Page) -> None:
     for entry, fields in page.entries:
         reader._deliver(entry, fields)
-
-
-@mutation(BROKER_BUGS, "waits with those who came before", ReplicationBarrier.wait, seed=118)
-async def wait_with_others(sound: Sound, barrier: ReplicationBarrier) -> None:
-    if barrier._running is not None and not barrier._running.done():
-        await asyncio.shield(barrier._running)
-    else:
-        await sound(barrier)
