@@ -144,6 +144,8 @@ class Journal:
         """
         self.redis = client
         self._replication = replication
+        self._place: object = None  # of the primary, before the inbox was read last
+        self._settled = ""  # the id of an entry up to which replicas have the inbox
         self.keys = keys
         self.cloud = cloud
         self.signing = signing
@@ -269,6 +271,14 @@ class Journal:
         self._inbox.mark_stored(position)
         return bool(outcome == b"ok")
 
+    def _note_place(self) -> None:
+        self._place = None if self._replication is None else self._replication.place
+
+    def _settle(self) -> None:
+        """Wait until replicas have what was read: what is decided must not outlive the command that asked."""
+        if self._replication is not None:
+            self._replication.settle(self.keys.replication_channel, self._place)
+
     def _durably(self, call: Callable[[], None]) -> None:
         if self._replication is None:
             call()
@@ -361,6 +371,7 @@ class Journal:
     def await_inbox(self, after: str, timeout_s: float) -> list[Entry]:
         """Wait for entries of the inbox after an id, and return them as they came; none if none came."""
         inbox = self.keys.inbox(self.cloud)
+        self._note_place()
         answer = self.redis.xread({inbox: after}, block=_ms(timeout_s))
         return [entry for page in parse_pages(answer) for entry in page.entries]
 
@@ -385,10 +396,14 @@ class Journal:
         """
         before, self._read = self._read, {}
         if came is None:
+            self._note_place()
             came = self._range(self.keys.inbox(self.cloud), after, count)
         else:
             last = parse_id(after)
             came = [entry for entry in came if parse_id(entry[0]) > last][:count]
+        if came and came[-1][0] != self._settled:
+            self._settle()
+            self._settled = came[-1][0]
         for entry, fields in came:
             earlier = before.get(entry)
             if earlier is not None and earlier[0] == fields:  # a group left it over

@@ -119,34 +119,35 @@ class Replication:
                 )
 
     def durably(self, call: Callable[[], Result], channel: str) -> Result:
-        """Return the result of a call that writes, once replicas have what it wrote.
+        """Return the result of a call that reads or writes, once replicas have what it read or wrote.
 
         ``channel`` is that of a message that marks the place behind it, and reaches no one. The call may have
         been done also where this fails. Raises redis.RedisError.
         """
-        if not self.is_awaited:
-            return call()
         place = self.place
         result = call()
-        self.mark(channel)
-        self.require_place(place)
+        self.settle(channel, place)
         return result
+
+    def settle(self, channel: str, place: object) -> None:
+        """Return once replicas have everything that was read or written since the primary was at ``place``.
+
+        Raises
+        ------
+        DemotedError
+            When there was a failover since; None is any place.
+        redis.RedisError
+            When Redis is away, or replicas lack it.
+        """
+        if self.is_awaited:
+            self.mark(channel)
+            if place not in {None, self.place}:
+                raise DemotedError(f"the primary was {place}, and is {self.place}")
 
     def mark(self, channel: str) -> None:
         """Return once replicas have everything that was written before."""
         # Redis sends a message to its replicas, in the order of writes, and keeps it off its disk.
         self.write(lambda pipeline: pipeline.publish(channel, b""))
-
-    def require_place(self, place: tuple[str, int] | None) -> None:
-        """Check that what was written at a place was not written before a failover.
-
-        Raises
-        ------
-        DemotedError
-            When another server is the primary since.
-        """
-        if place is not None and place != self.place:
-            raise DemotedError(f"the primary was {place}, and is {self.place}")
 
     def _note_place(self, place: tuple[str, int]) -> None:
         if self.place not in {None, place}:

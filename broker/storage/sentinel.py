@@ -113,7 +113,8 @@ class PrimaryPool(redis.sentinel.SentinelConnectionPool):
         if now_s >= self._look_s:
             self._look_s = now_s + LOOK_S
             with suppress(redis.RedisError):
-                self.get_master_address()  # type: ignore[no-untyped-call]  (closes what leads elsewhere)
+                # It closes what leads elsewhere.
+                self.get_master_address()  # type: ignore[no-untyped-call]
         return super().get_connection(*arguments, **options)
 
 
@@ -193,7 +194,7 @@ class SentinelAddress:
     def pool(self, **options: Any) -> PrimaryPool:
         """Return a pool of connections to the primary."""
         server_options = self._server_options(options)
-        return PrimaryPool(self.service, self.sentinels(), **server_options)
+        return PrimaryPool(self.service, self.sentinels(), **server_options)  # type: ignore[no-untyped-call]
 
     def async_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of an asyncio pool of connections to the primary."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import redis
@@ -103,7 +104,7 @@ class SentinelServers:
             sentinel.start()
         for sentinel in self.sentinels:
             wait_until(sentinel.answers, "a Sentinel")
-            wait_until(lambda sentinel=sentinel: self._knows_all(sentinel), "what a Sentinel knows")
+            wait_until(partial(self._knows_all, sentinel), "what a Sentinel knows")
 
     def _knows_all(self, sentinel: Server) -> bool:
         state = self.ask(sentinel)

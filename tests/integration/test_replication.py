@@ -124,7 +124,7 @@ def test_many_wait_together(pair: Pair) -> None:
         writes.append(1)
         return write(call)
 
-    made.write = count  # type: ignore[method-assign]
+    made.write = count  # type: ignore[method-assign,assignment]
     barrier = ReplicationBarrier.from_replication(made, "channel")
 
     async def wait() -> None:

@@ -259,6 +259,13 @@ class SimulatedReplication:
     def durably(self, call: Callable[[], Any], _channel: str) -> Any:
         return self.run_script(lambda _keys, _arguments: call(), (), ())
 
+    def settle(self, _channel: str, place: int) -> None:
+        while self._world.is_lagging:
+            running().pause(_LOOK_S)
+        if self._world.failovers != place:
+            raise redis.ConnectionError("the primary died")
+
+    @property
     def place(self) -> int:
         return self._world.failovers
 

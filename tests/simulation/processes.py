@@ -240,7 +240,7 @@ class BrokerProcess(_Process):
             now=lambda: EPOCH + timedelta(seconds=world.clock.time() + machine.ahead_s),
         )
         replication = SimulatedReplication(world)
-        self._replicated = ReplicationBarrier(replication.mark, replication.place)
+        self._replicated = ReplicationBarrier(replication.mark, lambda: replication.place)
         replies = Replies(client, KEYS, name, replicated=self._replicated)
         exchange = RingingCommands(records, replies, OwnerNotifier(self._ring))
         self.service = SubmissionService(SETTINGS, records, adverts, exchange)

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.requests.models import AttemptDecision, Record, RequestAnswer, RequestStatus
-from broker.requests.replies import Replies
 from broker.requests.shared_call import _split
 from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
 from broker.storage.replication import ReplicationBarrier
-from broker.storage.streams import Page
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []
@@ -73,9 +71,3 @@ def of_no_list(_sound: Sound, _record: Record) -> bool:
 @mutation(BROKER_BUGS, "answer not waited for", ReplicationBarrier.wait, seed=40)
 async def wait_for_nothing(_sound: Sound, _barrier: ReplicationBarrier, _place: object = None) -> None:
     return None
-
-
-@mutation(BROKER_BUGS, "reply believed before it stands", Replies._deliver_page, seed=40)
-async def deliver_at_once(_sound: Sound, reader: Replies, page: Page) -> None:
-    for entry, fields in page.entries:
-        reader._deliver(entry, fields)

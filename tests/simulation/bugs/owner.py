@@ -178,6 +178,11 @@ def throw_away(_sound: Sound, _journal: Journal, *_entry: object) -> None:
     return None
 
 
-@mutation(OWNER_BUGS, "commit not waited for", Journal._run, seed=3)
+@mutation(OWNER_BUGS, "commit not waited for", Journal._run, seed=90)
 def run_alone(sound: Sound, journal: Journal, script: Sound, keys: Any, arguments: Any) -> Any:
     return script(keys, arguments)
+
+
+@mutation(OWNER_BUGS, "command believed before it stands", Journal._settle, seed=6170)
+def settle_nothing(_sound: Sound, _journal: Journal) -> None:
+    return None
