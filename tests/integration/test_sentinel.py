@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -123,10 +124,9 @@ def test_the_next_primary_goes_on_with_everything_that_was_answered(
             sys.stderr.write(f"from the death of a primary to the next admission: {text} s\n")
             with httpx.Client(base_url=url, headers={"Authorization": "Bearer k"}, timeout=30) as caller:
                 for name, lease in load.leases.items():
-                    wish = WISH | {"id": name}
 
-                    def ask_again(wish: dict[str, object] = wish) -> httpx.Response | None:
-                        answer = caller.post("/v1/requests", json=wish)
+                    def ask_again(name: str = name) -> httpx.Response | None:
+                        answer = caller.post("/v1/requests", json=WISH | {"id": name})
                         return answer if answer.status_code < 500 else None
 
                     again = wait_until(ask_again, "the same answer")
@@ -163,9 +163,9 @@ def test_what_becomes_unsafe_is_told(tmp_path: Path) -> None:
             ("maxmemory-policy", "allkeys-lru", "policy", "would lose writes: maxmemory-policy"),
             ("appendonly", "no", "persistence", "appendonly was switched off"),
         ):
-            before = processes.client.config_get(name)[name]
+            before = str(processes.client.config_get(name)[name])
             processes.client.config_set(name, value)
-            wait_until(lambda text=text: not_ready(text), danger)
+            wait_until(partial(not_ready, text), danger)
             assert f'spotfed_redis_unsafe{{danger="{danger}"}} 1.0' in api.get("/metrics").text
             processes.client.config_set(name, before)
             wait_until(lambda: not_ready("no cloud has joined"), "what is safe again")

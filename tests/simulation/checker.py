@@ -52,6 +52,8 @@ class Checker:
 
     def put_back(self, books: dict[str, Any]) -> None:
         """Forget what was written since ``copy``: a failover has lost it."""
+        for cloud, book in books["books"].items():
+            book.shapes |= self.books[cloud].shapes  # owners tell of these later than they write
         vars(self).update(books)
 
     # -- while it runs ---------------------------------------------------------------------------------------
