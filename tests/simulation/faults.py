@@ -194,6 +194,10 @@ class Faults:
 
     def _send_later(self, key: bytes, body: bytes) -> None:
         world = self._world
-        world.clock.call_later(
-            world.random.uniform(*_LATE_S), lambda: world.store.append(key, b"*", b"c", body)
-        )
+        failovers = world.failovers
+
+        def send() -> None:
+            if world.failovers == failovers:  # it was on its way to a server that is dead
+                world.store.append(key, b"*", b"c", body)
+
+        world.clock.call_later(world.random.uniform(*_LATE_S), send)
