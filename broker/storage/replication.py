@@ -1,8 +1,8 @@
 """Waits until a replica has what was written, before anybody is told of it.
 
 Redis answers a write before its replicas have it, so a primary that dies takes the latest writes with it. An
-owner therefore waits before it decides about a command and after each commit, and the API before it believes an
-owner's answer and before it answers a call that changes something: what was answered is on two servers.
+owner therefore waits before it decides about a command and after each commit, and the API before it believes
+an owner's answer and before it answers a call that changes something: what was answered is on two servers.
 
 Where no replica follows, this server is the only one that has everything, and to wait for another one would
 stop the federation. Then the Sentinels are asked: if most of them say that this is the primary, writes count
