@@ -97,16 +97,48 @@ def _split_url(value: str) -> SplitResult:
     raise ValueError("must have a number as its port, and / ? # @ in a password as %2F %3F %23 %40")
 
 
-def _redis_url(value: str) -> str:
+def is_sentinel(url: str) -> bool:
+    """Return True if an address of Redis names Sentinels, which tell where the server is."""
+    return url.partition("://")[0] in {"redis+sentinel", "rediss+sentinel"}
+
+
+def list_hosts(url: str) -> list[str]:
+    """Return the hosts of an address, each with its port if it has one; only Sentinels are several."""
+    return urlsplit(url).netloc.rpartition("@")[2].split(",")
+
+
+def check_redis_url(value: str) -> str:
+    """Return an address of Redis. Raises ValueError that does not repeat it for one that cannot be."""
+    if is_sentinel(value):
+        return _sentinel_url(value)
     parts = _split_url(value)
     if parts.scheme not in {"redis", "rediss", "unix"}:
-        raise ValueError("must start with redis://, rediss:// or unix://")
+        raise ValueError(
+            "must start with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://"
+        )
     if any(name.startswith("ssl_") for name in parse_qs(parts.query)):
         raise ValueError(
             "set TLS by SPOTFED_REDIS_CA, SPOTFED_REDIS_CERT and SPOTFED_REDIS_KEY, not in the address"
         )
     if parts.scheme == "unix" and not parts.path.startswith("/"):
         raise ValueError("a unix:// address needs an absolute path, as in unix:///run/redis.sock?db=0")
+    return value
+
+
+def _sentinel_url(value: str) -> str:
+    hosts = list_hosts(value)
+    for host in hosts:
+        _split_url(value.replace(",".join(hosts), host, 1))
+    parts = urlsplit(value)
+    if not all(hosts) or not re.fullmatch(r"/[^/]+(/\d*)?", parts.path):
+        raise ValueError(
+            "must be like redis+sentinel://HOST1:26379,HOST2:26379,HOST3:26379/NAME/0, where NAME is that of "
+            "the primary in the Sentinels' configuration"
+        )
+    if unknown := parse_qs(parts.query).keys() - {"sentinel_username", "sentinel_password"}:
+        raise ValueError(
+            f"has no option {', '.join(sorted(unknown))}; set TLS by SPOTFED_REDIS_CA and its like"
+        )
     return value
 
 
@@ -180,8 +212,12 @@ class Settings(BaseModel):
         validate_default=True,
     )
 
-    redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
-    """Address of the Redis server; unset: an embedded server in `state_dir`."""
+    redis_url: Annotated[str, AfterValidator(check_redis_url)] | None = Field(default=None, repr=False)
+    """Address of the Redis server, or of the Sentinels that tell where it is, as in
+    ``redis+sentinel://h1:26379,h2:26379,h3:26379/spotfed/0``; unset: an embedded server in `state_dir`."""
+    redis_replicas: int | None = Field(default=None, ge=0)
+    """Replicas that have a write before its caller is answered; unset: with Sentinels one, as long as one
+    follows, else none."""
     state_dir: Directory = Field(default_factory=_state_dir)
     """Directory of the embedded Redis server and the first API key."""
     data: Directory | None = Field(default_factory=_data_dir)
@@ -420,7 +456,9 @@ def public_address(url: str) -> str:
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    options = [(name, "***" if name == "password" else value) for name, value in parse_qsl(parts.query)]
+    options = [
+        (name, "***" if name.endswith("password") else value) for name, value in parse_qsl(parts.query)
+    ]
     query = f"?{urlencode(options, safe='*')}" if options else ""
     # Not urlunsplit: it would leave out the slashes of unix://.
     return f"{parts.scheme}://{user}{colon and ':***'}{at}{host}{parts.path}{query}"

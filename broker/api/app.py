@@ -15,11 +15,12 @@ from fastapi import FastAPI
 from broker import failpoints
 from broker.api import openapi, problems, routes
 from broker.api.container import ApiServices
-from broker.api.middleware import RequestLogMiddleware
+from broker.api.middleware import ReplicationMiddleware, RequestLogMiddleware
 from broker.api.services.request_metrics import RequestMetrics
 from broker.observability import gc_tuning, logging
 from broker.observability.spans import Spans
 from broker.settings import Settings, settings
+from broker.storage.replication import replicas_awaited
 
 DESCRIPTION = (
     "Spot instances on other clouds' idle cores, with a promised probability of living as long as you need. "
@@ -56,6 +57,8 @@ def create_app(chosen: Settings | None = None) -> FastAPI:
     problems.install(app)
     openapi.install(app)
     app.router.routes.extend(routes.router.routes)
+    if replicas_awaited(chosen):
+        app.add_middleware(ReplicationMiddleware, services_of=app)
     app.add_middleware(RequestLogMiddleware, routes_of=app, metrics=request_metrics, spans=spans)
     return app
 

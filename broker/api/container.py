@@ -24,6 +24,7 @@ from broker.api.services.leases import LeaseService
 from broker.api.services.on_demand import OnDemandService
 from broker.api.services.overflow import OverflowService
 from broker.api.services.owner_calls import OwnerCalls
+from broker.api.services.queue_watch import QueueWatch
 from broker.api.services.quotes import QuoteService
 from broker.api.services.renewal_offers import RenewalOfferService
 from broker.api.services.request_metrics import RequestMetrics
@@ -49,6 +50,7 @@ from broker.storage.connections import connect, connect_async
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import ALIVE_TTL_S, FederationVersion
 from broker.storage.outages import retry_through_outages
+from broker.storage.replication import Replication, ReplicationBarrier
 from broker.storage.scripts import load_scripts
 from broker.webhooks.service import WebhookService
 from broker.webhooks.worker import cancel_tasks
@@ -90,6 +92,9 @@ class ApiServices:
         self.redis = connect_async(url, max_connections=settings.redis_connections, **_TIMEOUTS)
         self._redis_readers = connect_async(url)
         self._redis_threads = connect(url, **_TIMEOUTS)
+        replication = Replication(self._redis_threads, settings)
+        self.replicated = ReplicationBarrier.from_replication(replication, self.keys.replication_channel)
+        self.queue_watch = QueueWatch(self._redis_threads, settings)
         self._version = FederationVersion(self._redis_threads, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
         celery = make_app(settings)
@@ -100,7 +105,7 @@ class ApiServices:
         self.authenticator = Authenticator(self.redis, self.keys, self.member_cache)
         self.rate_limit = CallRateLimit(settings.calls_per_s)
         self.call_limits = CallLimits(settings)
-        self.event_feed = EventFeed(self._redis_readers, self.keys.all_events)
+        self.event_feed = EventFeed(self._redis_readers, self.keys.all_events, self.replicated)
 
         self.ledgers = LedgerReader(self.redis, self.keys)
         self.membership = MembershipView(
@@ -110,13 +115,20 @@ class ApiServices:
             broken=self.ledgers.broken,
             signing=signing,
         )
-        self.survey = FederationSurvey(self.redis, self.keys, self.membership, self.ledgers, self._version)
+        self.survey = FederationSurvey(
+            self.redis,
+            self.keys,
+            self.membership,
+            self.ledgers,
+            self._version,
+            dangers=lambda: self.queue_watch.present,
+        )
 
         self.records = RequestStore(
             self.redis, self.keys, signing, speaks=self._version, bell=Wakeups(celery, self.keys.prefix)
         )
         self.idempotency = IdempotencyKeys(self.records)
-        replies = Replies(self._redis_readers, self.keys, self.name, signing)
+        replies = Replies(self._redis_readers, self.keys, self.name, signing, replicated=self.replicated)
         self.metrics.watch_replies(lambda: replies.awaited, replies.refused)
         self._owner_notifier = OwnerNotifier(lambda cloud: ring(celery, cloud))
         commands = OwnerCommands(self.records, replies, self._owner_notifier)
@@ -176,6 +188,7 @@ class ApiServices:
         self._work: tuple[tuple[str, Work], ...] = (
             ("replies", replies.run),
             ("sweeper", self._sweep),
+            ("queue watch", self.queue_watch.run),
             ("ledger", self.ledgers.run),
             ("event feed", self.event_feed.run),
             ("overflow", overflow.run),
@@ -191,10 +204,14 @@ class ApiServices:
         self._herald = threading.Thread(target=self._announce_version, name="contract", daemon=True)
 
     async def require_writes(self) -> None:
-        """Write to Redis, unless a write of the last second succeeded. Raises redis.RedisError."""
+        """Write to Redis, and to its replicas, unless a write of the last second succeeded.
+
+        Raises redis.RedisError.
+        """
         now_s = time.monotonic()
         if now_s >= self._writes_until_s:
             await self.redis.set(self.keys.process_version(self.name), VERSION, ex=ALIVE_TTL_S)
+            await self.replicated.wait()
             self._writes_until_s = now_s + _WRITES_TRUSTED_S
 
     async def holding(self, origin: str) -> QuotaUse | None:

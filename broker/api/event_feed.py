@@ -17,6 +17,7 @@ import redis.asyncio
 from sse_starlette import ServerSentEvent
 
 from broker.storage.outages import retry_through_outages
+from broker.storage.replication import NO_BARRIER, ReplicationBarrier
 from broker.storage.streams import (
     Entry,
     EventsLostError,
@@ -44,9 +45,13 @@ class FeedEvent(NamedTuple):
 class EventFeed:
     """Reads the merged stream while there is a follower, and keeps its newest events for all of them."""
 
-    def __init__(self, client: redis.asyncio.Redis, stream: str):
-        """Read nothing yet. ``client`` lends a connection that blocks while it reads."""
-        self._client, self._stream = client, stream
+    def __init__(self, client: redis.asyncio.Redis, stream: str, replicated: ReplicationBarrier = NO_BARRIER):
+        """Read nothing yet.
+
+        ``client`` lends a connection that blocks while it reads. ``replicated`` is waited for after each
+        read: a reader must not know more than the next primary.
+        """
+        self._client, self._stream, self._replicated = client, stream, replicated
         self._events: deque[FeedEvent] = deque()
         self._start: tuple[int, int] | None = None  # all events after this place are in memory
         self._position = ""
@@ -83,6 +88,19 @@ class EventFeed:
         first = len(self._events) - newer
         return tuple(islice(self._events, first, min(first + _PAGE, len(self._events))))
 
+    async def read_page(
+        self, client: redis.asyncio.Redis, position: str, block_ms: int | None = None
+    ) -> list[FeedEvent]:
+        """Return the next events in Redis after an id, once replicas have them.
+
+        Raises EventsLostError, redis.RedisError.
+        """
+        place = self._replicated.place
+        entries = await read_all_after(client, self._stream, position, _PAGE, block_ms)
+        if entries:
+            await self._replicated.wait(place)
+        return [make_feed_event(entry) for entry in entries]
+
     async def run(self) -> NoReturn:
         """Read for followers until the task is cancelled, through any number of outages."""
         while True:
@@ -103,11 +121,11 @@ class EventFeed:
         self._note_growth()
 
     async def _read(self) -> None:
-        entries = await read_all_after(self._client, self._stream, self._position, _PAGE, _BLOCK_MS)
-        if not entries:
+        events = await self.read_page(self._client, self._position, _BLOCK_MS)
+        if not events:
             return
-        self._events.extend(map(make_feed_event, entries))
-        self._position = entries[-1][0]
+        self._events.extend(events)
+        self._position = events[-1].id
         while len(self._events) > _KEPT:
             self._start = self._events.popleft().place
         self._note_growth()

@@ -12,11 +12,13 @@ import logging
 import re
 import time
 
+import redis
 import structlog
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from broker.api.problems import translate
 from broker.api.services.request_metrics import RequestMetrics
 from broker.observability import request_id
 from broker.observability.spans import Spans, caller
@@ -28,6 +30,7 @@ _TRACEPARENT = b"traceparent"
 _NAMES = frozenset({_HEADER, _TRACEPARENT})
 #: Paths that machines read every few seconds: their calls are logged as debug messages.
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CONVERTER = re.compile(r":\w+}")
 
 
@@ -99,6 +102,37 @@ class RequestLogMiddleware:
             routes = iter_route_contexts(self._routes_of.routes)
             self._routes = {route.endpoint: _CONVERTER.sub("}", route.path or "") for route in routes}
         return self._routes.get(scope.get("endpoint"))
+
+
+class ReplicationMiddleware:
+    """Answers calls that may have changed something once replicas have what was changed, else with a 503.
+
+    ``services_of`` is the application whose state has the services.
+    """
+
+    def __init__(self, app: ASGIApp, *, services_of: FastAPI):
+        self._app, self._services_of = app, services_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        if scope["type"] != "http" or scope["method"] in _SAFE:
+            await self._app(scope, receive, send)
+            return
+        replicated = self._services_of.state.services.replicated
+        place, is_replaced = replicated.place, False
+
+        async def send_replicated(message: Message) -> None:
+            nonlocal is_replaced
+            if message["type"] == "http.response.start" and message["status"] < 500:
+                try:
+                    await replicated.wait(place)
+                except redis.RedisError as error:
+                    is_replaced = True
+                    await translate(error).response()(scope, receive, send)
+            if not is_replaced:
+                await send(message)
+
+        await self._app(scope, receive, send_replicated)
 
 
 def _without_body(send: Send) -> Send:

@@ -13,7 +13,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
-from broker.api.event_feed import EventFeed, FeedEvent, make_feed_event
+from broker.api.event_feed import EventFeed, FeedEvent
 from broker.api.problems import ProblemError, events_gone, invalid_field
 from broker.storage.outages import retry_through_outages
 from broker.storage.streams import BEGINNING, EventsLostError, parse_id, read_all_after, read_newest_id
@@ -24,7 +24,6 @@ HEARTBEAT_S = 15.0
 SLOW_S = 10.0  # a reader that takes nothing for this long is disconnected; it resumes by its last id
 _CHECK_S = 1.0  # how often the key of a silent stream is checked
 _AHEAD_MS = 86_400_000  # ids are times of Redis, whose clock may be ahead of ours, but not by a day
-_PAGE = 200
 
 
 async def event_stream(
@@ -80,7 +79,7 @@ async def event_stream(
             raise events_gone(await read_newest_id(client, stream)) from None
     else:
         after = await read_newest_id(client, stream) if follow else BEGINNING
-    pages = _follow(client, stream, feed, after) if follow else _read_to_end(client, stream, after)
+    pages = (_follow if follow else _read_to_end)(client, feed, after)
     return _EventStreamResponse(
         _messages(pages, after, cloud, origins, check_key),
         ping=HEARTBEAT_S,
@@ -129,22 +128,22 @@ async def _messages(
                 yield ServerSentEvent(id=sent).encode()
 
 
-async def _read_to_end(client: redis.asyncio.Redis, stream: str, after: str) -> Pages:
+async def _read_to_end(client: redis.asyncio.Redis, feed: EventFeed, after: str) -> Pages:
     """Yield pages of events until there are no more; a failure breaks the connection."""
     with suppress(EventsLostError):  # a reader that returns with its last id is answered 410
-        while events := await _read_page(client, stream, after):
+        while events := await feed.read_page(client, after):
             yield events
             after = events[-1].id
 
 
-async def _follow(client: redis.asyncio.Redis, stream: str, feed: EventFeed, after: str) -> Pages:
+async def _follow(client: redis.asyncio.Redis, feed: EventFeed, after: str) -> Pages:
     """Yield pages of events for ever, and an empty one now and then; end if the reader has fallen behind."""
 
     async def next_page() -> Sequence[FeedEvent]:
         grown = feed.grown  # before looking, so that nothing in between is waited for
         events = feed.after(after)
         if events is None:
-            events = await _read_page(client, stream, after)
+            events = await feed.read_page(client, after)
         if not events:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CHECK_S):
@@ -157,7 +156,3 @@ async def _follow(client: redis.asyncio.Redis, stream: str, feed: EventFeed, aft
             yield events
             if events:
                 after = events[-1].id
-
-
-async def _read_page(client: redis.asyncio.Redis, stream: str, after: str) -> Sequence[FeedEvent]:
-    return [make_feed_event(entry) for entry in await read_all_after(client, stream, after, _PAGE)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -19,12 +18,12 @@ from broker.identity.redis_acl import (
     User,
     hash_password,
     list_users,
-    login_url,
     make_password,
     read_hashes,
     render_acl_file,
+    render_login,
 )
-from broker.settings import settings
+from broker.settings import check_redis_url, is_sentinel, settings
 from broker.storage import scripts
 from broker.storage.keys import RedisKeys
 from broker.storage.private_files import write_private_file
@@ -59,12 +58,13 @@ def generate(
 
     Each user gets a file USER.env with its SPOTFED_REDIS_URL, mode 0600: hand it over. Run again, for example
     with one more cloud, it leaves the passwords that the ACL file has as they are. Nothing secret is printed.
+    With the address of Sentinels there are users for replicas and Sentinels too, as lines of configuration.
 
     Example: spotfed acl generate federation.toml --out users.acl --redis rediss://redis.example:6379/0
     """
     config = settings()
     keys, server_url = RedisKeys(config.key_prefix), _check_address(address or config.redis_url)
-    members = list_users(keys, _cloud_ids(federation))
+    members = list_users(keys, _cloud_ids(federation), sentinel=is_sentinel(server_url))
     renewed = set(rotate or ())
     if unknown := renewed - {user.name for user in members}:
         names = ", ".join(user.name for user in members)
@@ -81,9 +81,9 @@ def generate(
             if not user_hashes or user.name in renewed:
                 password = make_password()
                 user_hashes = [hash_password(password), *user_hashes]
-                written[user.name] = users_out / f"{user.name}.env"
-                user_url = login_url(server_url, user.name, password)
-                write_private_file(written[user.name], f"SPOTFED_REDIS_URL='{user_url}'\n")
+                file, text = render_login(user, server_url, password)
+                written[user.name] = users_out / file
+                write_private_file(written[user.name], text)
             hashes[user] = user_hashes
         # Last: it is what makes the new passwords valid, and they must be in their files by then.
         write_private_file(out, render_acl_file(keys, hashes))
@@ -126,10 +126,10 @@ def _cloud_ids(federation: Path) -> list[str]:
 def _check_address(url: str | None) -> str:
     if url is None:
         raise InputError("name the server, as in rediss://redis.example:6379/0", field="--redis")
-    parts = urlsplit(url)
-    if parts.scheme not in {"redis", "rediss", "unix"} or not (parts.hostname or parts.path):
-        raise InputError("must be an address like rediss://redis.example:6379/0", field="--redis")
-    return url
+    try:
+        return check_redis_url(url)
+    except ValueError as error:
+        raise InputError(f"the address {error}", field="--redis") from None
 
 
 def _show(out: Path, names: list[str], written: dict[str, Path], *, as_json: bool) -> None:

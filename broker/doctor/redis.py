@@ -17,9 +17,11 @@ from packaging.version import InvalidVersion, Version
 from broker.doctor.certificates import certificate_result
 from broker.doctor.check import CheckResult, State, check, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
-from broker.settings import Settings, public_address, variable
+from broker.settings import Settings, is_sentinel, public_address, variable
 from broker.storage.connections import connect, is_busy, is_refusal
 from broker.storage.embedded_server import RedisServerError, find_server
+from broker.storage.replication import count_replicas
+from broker.storage.sentinel import SentinelAddress, server_url
 from broker.storage.tls import explain_tls_error
 
 SAFE_POLICY = "noeviction"
@@ -53,6 +55,8 @@ class RedisServer:
     @property
     def redis_cli(self) -> str:
         """Command that opens Redis' own client, without secrets."""
+        if is_sentinel(self.url):
+            return "redis-cli"
         parts = urlsplit(self.url)
         if parts.scheme == "unix":
             return f"redis-cli -s {unquote(parts.path)}"
@@ -93,7 +97,7 @@ def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> 
             raise
         raise UnsafeQueueError(refused) from error
     installation = Installation()
-    installation.redis_server = RedisServer(client, url)
+    installation.redis_server = RedisServer(client, server_url(url))
     (mode,), (policy,) = check_redis_mode(installation), check_redis_policy(installation)
     for result, is_final in ((mode, installation.redis_server.is_cluster), (policy, True)):
         if result.state is State.FAILURE and is_final:  # a replica may be promoted
@@ -110,7 +114,15 @@ def check_redis(installation: Installation) -> Iterator[CheckResult]:
     if url is None:
         yield _no_server(settings)
         return
-    certificate = certificate_result("redis certificate", url, settings)
+    try:
+        primary = server_url(url)
+    except redis.RedisError as error:
+        yield failure(
+            f"{public_address(url)}: {error}",
+            f"start the Sentinels and the servers that they watch, or correct {variable('redis_url')}",
+        )
+        return
+    certificate = certificate_result("redis certificate", primary, settings)
     if certificate is not None:
         yield certificate
         if certificate.state is State.FAILURE:
@@ -122,14 +134,14 @@ def check_redis(installation: Installation) -> Iterator[CheckResult]:
     except redis.RedisError as error:
         advice = f"start it, or correct {variable('redis_url')} (address, user and password)"
         if is_busy(error):
-            kill = f"{RedisServer(client, url).redis_cli} SCRIPT KILL"
+            kill = f"{RedisServer(client, primary).redis_cli} SCRIPT KILL"
             advice = f"a script does not end: stop it as the operator ({kill}, or FUNCTION KILL)"
         yield failure(
-            f"{public_address(url)} {'refuses us' if is_refusal(error) else 'does not answer'}: {error}",
+            f"{public_address(primary)} {'refuses us' if is_refusal(error) else 'does not answer'}: {error}",
             advice,
         )
     else:
-        installation.redis_server = RedisServer(client, url)
+        installation.redis_server = RedisServer(client, primary)
 
 
 def _no_server(settings: Settings) -> CheckResult:
@@ -192,6 +204,46 @@ def check_redis_mode(installation: Installation) -> CheckResult:
             "make sure yourself that cluster mode is off and that it is no replica",
         )
     return ok("one server, not a cluster, takes writes")
+
+
+@check("redis sentinel")
+def check_redis_sentinel(installation: Installation) -> Iterator[CheckResult]:
+    """Check that Sentinels agree on the primary and could promote a replica of it."""
+    url = installation.redis_url
+    if url is None or not is_sentinel(url):
+        return
+    address = SentinelAddress.parse(url)
+    named: dict[str, str] = {}
+    silent: list[str] = []
+    for (host, port), sentinel in zip(address.hosts, address.sentinels().clients, strict=True):
+        name = f"{host}:{port}"
+        try:
+            with sentinel:
+                state = cast("Mapping[str, Any]", sentinel.sentinel_masters()).get(address.service)
+        except redis.RedisError as error:
+            silent.append(f"{name} ({error})")
+            continue
+        named[name] = "none" if state is None else f"{state['ip']}:{state['port']}"
+    found = f"{len(named)} of {len(address.hosts)} Sentinels answer"
+    if silent:
+        advice = "start them: without most of them no replica is promoted when the primary dies"
+        result = failure if 2 * len(named) <= len(address.hosts) else warning
+        yield result(f"{found}; silent are {', '.join(silent)}", advice)
+    elif len(address.hosts) < 3:
+        yield warning(f"{found}", "run three, on three hosts: one alone cannot tell who is cut off from whom")
+    else:
+        yield ok(found)
+    if len(set(named.values())) > 1:
+        says = ", ".join(f"{name} says {primary}" for name, primary in named.items())
+        yield failure(f"the Sentinels disagree on the primary: {says}", "look into their logs")
+    replicas = count_replicas(installation.redis_server.info())
+    if not replicas:
+        yield failure(
+            "no replica follows the primary: when it dies, what was answered meanwhile may be lost",
+            "start the replica, or look into its log",
+        )
+    else:
+        yield ok(f"{replicas} {'replica follows' if replicas == 1 else 'replicas follow'} the primary")
 
 
 @check("redis policy")
@@ -281,6 +333,67 @@ def check_redis_memory(installation: Installation) -> CheckResult:
     if part > (FILLING if max_memory else HALF_OF_MACHINE):
         return warning(found, advice)
     return ok(found)
+
+
+@dataclass(frozen=True)
+class Danger:
+    """Says what is unsafe about a server, and whether it loses writes that it has answered."""
+
+    text: str
+    loses_writes: bool
+
+
+#: Names of the dangers that ``find_dangers`` knows.
+DANGERS = ("policy", "persistence", "replicas", "memory")
+
+
+@dataclass(frozen=True)
+class _DescribedServer(RedisServer):
+    """A server of which no more is known than it has answered to INFO."""
+
+    answer: Mapping[str, Any]
+
+    def info(self) -> Mapping[str, Any]:
+        return self.answer
+
+    def config(self, name: str) -> None:
+        del name
+
+
+def find_dangers(
+    info: Mapping[str, Any], url: str, replicas: int, *, was_persistent: bool
+) -> dict[str, Danger]:
+    """Return what is unsafe about a server while processes run on it, by name (``DANGERS``).
+
+    Parameters
+    ----------
+    info
+        What it answers to INFO.
+    url
+        Its address, or that of its Sentinels.
+    replicas
+        How many replicas should follow it.
+    was_persistent
+        True if it has appended to a file before: a federation may begin on a server that does not.
+    """
+    installation = Installation()
+    installation.redis_server = _DescribedServer(cast("redis.Redis", None), url, info)
+    (policy,), (memory,) = check_redis_policy(installation), check_redis_memory(installation)
+    dangers: dict[str, Danger] = {}
+    if policy.state is State.FAILURE:
+        dangers["policy"] = Danger(policy.found, loses_writes=True)
+    if "err" in {info.get("aof_last_write_status"), info.get("aof_last_bgrewrite_status")}:
+        dangers["persistence"] = Danger("it could not write its append-only file", loses_writes=True)
+    elif was_persistent and info.get("aof_enabled") == 0:
+        dangers["persistence"] = Danger(
+            "appendonly was switched off: a crash loses writes", loses_writes=True
+        )
+    if (count := count_replicas(info)) < replicas:
+        # Whether writes count meanwhile is decided for each of them (``broker.storage.replication``).
+        dangers["replicas"] = Danger(f"{count} of {replicas} replicas follow the primary", loses_writes=False)
+    if memory.state is State.FAILURE:
+        dangers["memory"] = Danger(memory.found, loses_writes=False)
+    return dangers
 
 
 @check("redis clock")

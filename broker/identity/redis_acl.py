@@ -30,6 +30,7 @@ from broker.queue.celery_config import (
     unacked_options,
 )
 from broker.storage.keys import RedisKeys
+from broker.storage.sentinel import SentinelAddress
 
 PASSWORD_BYTES = 32
 
@@ -124,6 +125,7 @@ RIGHTS: Mapping[str, Right] = {
 CHANNELS = {
     "channel": ("owner", "agent", "instances", "reader", "operator"),
     "work_channel": ("agent", "jobs"),
+    "replication_channel": ("owner", "broker"),
 }
 
 # Without client|setinfo, which Redis 7.0 does not know; clients go on when they may not name their library.
@@ -143,12 +145,13 @@ _WORKER = (
 
 #: Commands by party, for keys of the party only; a row of RIGHTS may add commands for its keys.
 COMMANDS: Mapping[str, str] = {
-    "owner": f"{_WORKER} publish",
+    "owner": f"{_WORKER} publish wait",
     "agent": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hmget "
     "hgetall hset llen lpush sadd zrange",
     "instances": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hgetall "
     "hset hdel llen lpush sadd smembers xadd xread",
-    "broker": f"{_WORKER} {_LOAD} scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
+    "broker": f"{_WORKER} {_LOAD} publish wait scan zscan xreadgroup xack xautoclaim xgroup|create "
+    "xinfo|consumers",
     "montecarlo": f"{_WORKER} scan xinfo|consumers",
     "jobs": f"{_WORKER} publish",
     "reader": f"{_CONNECTION} {_LISTEN} xrange xrevrange xread xlen hkeys hgetall",
@@ -157,6 +160,13 @@ COMMANDS: Mapping[str, str] = {
     "hsetnx hdel lrange llen smembers scard zrange zcard zcount zscore xadd xlen xrange xrevrange "
     "xinfo|consumers",
 }
+#: Commands of replicas at their primary, and of Sentinels at the servers that they watch.
+SERVER_COMMANDS: Mapping[str, str] = {
+    "replica": "ping psync replconf",
+    "sentinel": "ping info role multi exec slaveof config|rewrite client|setname client|kill script|kill "
+    "publish subscribe",
+}
+_SENTINEL_CHANNEL = "__sentinel__:hello"
 _CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "jobs", "operator")
 #: Parties whose processes are workers of Celery.
 _WORKERS = ("owner", "montecarlo", "jobs")
@@ -173,14 +183,21 @@ class User:
     cloud: str | None = None
 
 
-def list_users(keys: RedisKeys, clouds: Iterable[str]) -> list[User]:
-    """Return the users that a federation of these clouds needs; their names begin with the key prefix."""
+def list_users(keys: RedisKeys, clouds: Iterable[str], *, sentinel: bool = False) -> list[User]:
+    """Return the users that a federation of these clouds needs; their names begin with the key prefix.
+
+    ``sentinel``: with those of replicas and of Sentinels.
+    """
     base = keys.prefix.strip(":") or "spotfed"
     ids = list(clouds)
     own = [
         User(f"{base}-{name}-{cloud}", party, cloud) for party, name in _OF_CLOUDS.items() for cloud in ids
     ]
-    return [*own, *(User(f"{base}-{party}", party) for party in COMMANDS if party not in _OF_CLOUDS)]
+    parties = [party for party in COMMANDS if party not in _OF_CLOUDS]
+    return [
+        *own,
+        *(User(f"{base}-{party}", party) for party in (*parties, *(SERVER_COMMANDS if sentinel else ()))),
+    ]
 
 
 def render_acl_file(keys: RedisKeys, hashes: Mapping[User, Collection[str]]) -> str:
@@ -192,9 +209,13 @@ def render_acl_file(keys: RedisKeys, hashes: Mapping[User, Collection[str]]) -> 
 
 def render_user(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
     """Return a user's line in an ACL file. ``hashes``: SHA-256 of its passwords, in hexadecimal digits."""
-    reads, writes, alone = _patterns(keys, user)
     words = ["user", user.name, "on", *(f"#{digest}" for digest in hashes)]
     words += ["resetkeys", "resetchannels", "-@all"]
+    if user.party in SERVER_COMMANDS:
+        words += [f"+{command}" for command in SERVER_COMMANDS[user.party].split()]
+        words += [f"&{_SENTINEL_CHANNEL}"] if user.party == "sentinel" else []
+        return " ".join(words)
+    reads, writes, alone = _patterns(keys, user)
     words += [f"+{command}" for command in COMMANDS[user.party].split()]
     words += [f"~{make_key_pattern}" for make_key_pattern in sorted(reads & writes)]
     words += [f"%R~{make_key_pattern}" for make_key_pattern in sorted(reads - writes)]
@@ -351,3 +372,18 @@ def login_url(address: str, user: str, password: str) -> str:
     options = f"?{parts.query}" if parts.query else ""
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     return f"{parts.scheme}://{login}@{place}{parts.path}{options}"
+
+
+def render_login(user: User, address: str, password: str) -> tuple[str, str]:
+    """Return the name of the file that a user is handed, and its text.
+
+    That is ``USER.env`` with its SPOTFED_REDIS_URL, or for replicas and Sentinels ``USER.conf``, lines of
+    their configuration.
+    """
+    if user.party == "replica":
+        return f"{user.name}.conf", f"masteruser {user.name}\nmasterauth {password}\n"
+    if user.party == "sentinel":
+        name = SentinelAddress.parse(address).service
+        lines = f"sentinel auth-user {name} {user.name}\nsentinel auth-pass {name} {password}\n"
+        return f"{user.name}.conf", lines
+    return f"{user.name}.env", f"SPOTFED_REDIS_URL='{login_url(address, user.name, password)}'\n"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -150,8 +150,15 @@ class DeadLetter:
 class DeadLetters:
     """Writes and reads the dead letters of one cloud. Every method may raise ``redis.RedisError``."""
 
-    def __init__(self, client: redis.Redis, keys: RedisKeys, cloud: str):
-        self._redis, self._keys, self.cloud = client, keys, cloud
+    def __init__(
+        self,
+        client: redis.Redis,
+        keys: RedisKeys,
+        cloud: str,
+        durably: Callable[[Callable[[], None]], None] = lambda call: call(),
+    ):
+        """Read nothing yet. ``durably`` calls what it is given, and returns once replicas have that."""
+        self._redis, self._keys, self.cloud, self._durably = client, keys, cloud, durably
 
     def put(
         self,
@@ -174,6 +181,9 @@ class DeadLetters:
             "size": len(body),
             "items": json.dumps(list(items)[:DEAD_ENTRIES_KEPT]),
         }
+        self._durably(lambda: self._add(of, fields, entry))
+
+    def _add(self, of: str, fields: dict[Any, Any], entry: str | None) -> None:
         if entry is not None and (self._add_as(entry, fields) or self._has(of, entry)):
             return
         self._redis.xadd(self._keys.dead_letters(self.cloud), fields, maxlen=DEAD_ENTRIES_KEPT)

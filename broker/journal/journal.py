@@ -50,6 +50,7 @@ from broker.journal.inbox import InboxVerifier, MalformedCommand, parse_entry
 from broker.leases.store import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
+from broker.storage.replication import Replication
 from broker.storage.scripts import read_script
 from broker.storage.streams import Entry, parse_id, parse_pages
 
@@ -126,6 +127,7 @@ class Journal:
         *,
         speaks: Callable[[], int] = current_version,
         events_kept: int = EVENTS_KEPT,
+        replication: Replication | None = None,
     ) -> None:
         """Load the scripts.
 
@@ -137,8 +139,13 @@ class Journal:
             Returns the version of the contract to write, see ``broker.storage.negotiation``.
         events_kept:
             The number of public events that the merged stream keeps.
+        replication:
+            Waits after each commit until replicas have it; None does not wait.
         """
         self.redis = client
+        self._replication = replication
+        self._place: object = None  # of the primary, before the inbox was read last
+        self._settled = ""  # the id of an entry up to which replicas have the inbox
         self.keys = keys
         self.cloud = cloud
         self.signing = signing
@@ -150,7 +157,7 @@ class Journal:
         self._latest: tuple[Commit, str, list[ChainedEntry]] | None = None
         # The entries of the inbox that were last read, as they came and as they were parsed.
         self._read: dict[str, tuple[dict[bytes, bytes], list[Command | MalformedCommand]]] = {}
-        self.dead_letters = DeadLetters(client, keys, cloud)
+        self.dead_letters = DeadLetters(client, keys, cloud, self._durably)
         self._acquire = client.register_script(read_script("acquire"))
         self._renew = client.register_script(read_script("renew"))
         self._give_up = client.register_script(read_script("give_up"))
@@ -181,7 +188,8 @@ class Journal:
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud), self.keys.journal(self.cloud)]
         keys.append(self.keys.owner_version(self.cloud))
-        opened = cast("list[int] | None", self._acquire(keys, [token, _ms(ttl_s), floor, VERSION, dead]))
+        arguments = [token, _ms(ttl_s), floor, VERSION, dead]
+        opened = cast("list[int] | None", self._run(self._acquire, keys, arguments))
         if opened is None:
             return None
         epoch, before = opened
@@ -253,7 +261,7 @@ class Journal:
         arguments.append(self.signing.sign(advert.encode(), keys.advert(cloud)) if advert else "")
         arguments += [part for pair in position.changes.items() for part in pair]
         try:
-            outcome = self._commit(names, arguments)
+            outcome = self._run(self._commit, names, arguments)
         except redis.ResponseError as error:
             if str(error).startswith("BROKEN"):
                 raise JournalError(f"cloud {cloud}: {error}") from error
@@ -262,6 +270,25 @@ class Journal:
             raise self._fenced(commit.epoch)
         self._inbox.mark_stored(position)
         return bool(outcome == b"ok")
+
+    def _note_place(self) -> None:
+        self._place = None if self._replication is None else self._replication.place
+
+    def _settle(self) -> None:
+        """Wait until replicas have what was read: what is decided must not outlive the command that asked."""
+        if self._replication is not None:
+            self._replication.settle(self.keys.replication_channel, self._place)
+
+    def _durably(self, call: Callable[[], None]) -> None:
+        if self._replication is None:
+            call()
+        else:
+            self._replication.durably(call, self.keys.replication_channel)
+
+    def _run(self, script: Any, keys: list[str], arguments: list[Any]) -> Any:
+        if self._replication is None:
+            return script(keys, arguments)
+        return self._replication.run_script(script, keys, arguments)
 
     def link(self, commit: Commit) -> list[ChainedEntry]:
         """Return the entries that a commit writes; they are hashed once, however often it is sent."""
@@ -299,6 +326,9 @@ class Journal:
 
     def publish_info(self, info: CloudInfo) -> None:
         """Publish the description of this member."""
+        self._durably(lambda: self._write_info(info))
+
+    def _write_info(self, info: CloudInfo) -> None:
         text = write_message(info, self.speaks())
         signature = self.signing.sign(text.encode(), self.keys.clouds)
         if not signature:
@@ -311,6 +341,9 @@ class Journal:
 
     def set_table(self, table: str) -> None:
         """Publish the quantile table in use: JSON with version, made_at_s and rows."""
+        self._durably(lambda: self._write_table(table))
+
+    def _write_table(self, table: str) -> None:
         name = self.keys.table(self.cloud)
         with self.redis.pipeline() as pipeline:
             pipeline.set(name, table)
@@ -338,6 +371,7 @@ class Journal:
     def await_inbox(self, after: str, timeout_s: float) -> list[Entry]:
         """Wait for entries of the inbox after an id, and return them as they came; none if none came."""
         inbox = self.keys.inbox(self.cloud)
+        self._note_place()
         answer = self.redis.xread({inbox: after}, block=_ms(timeout_s))
         return [entry for page in parse_pages(answer) for entry in page.entries]
 
@@ -362,10 +396,14 @@ class Journal:
         """
         before, self._read = self._read, {}
         if came is None:
+            self._note_place()
             came = self._range(self.keys.inbox(self.cloud), after, count)
         else:
             last = parse_id(after)
             came = [entry for entry in came if parse_id(entry[0]) > last][:count]
+        if came and came[-1][0] != self._settled:
+            self._settle()
+            self._settled = came[-1][0]
         for entry, fields in came:
             earlier = before.get(entry)
             if earlier is not None and earlier[0] == fields:  # a group left it over
@@ -438,7 +476,8 @@ class Journal:
         JournalError
             When the chunks before it are missing.
         """
-        length = cast("int", self._append_history([self.keys.history(self.cloud, epoch)], [index, chunk]))
+        keys: list[str] = [self.keys.history(self.cloud, epoch)]
+        length = cast("int", self._run(self._append_history, keys, [index, chunk]))
         if length < index:
             raise JournalError(
                 f"cloud {self.cloud}: history has {length} chunks, cannot append number {index}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from celery import Celery
 from kombu import transport
 
-from broker.settings import Settings, SettingsError
+from broker.settings import Settings, SettingsError, is_sentinel
 from broker.storage.connections import celery_url
+from broker.storage.sentinel import SentinelAddress
 from broker.storage.tls import redis_tls
 
 DRAIN = "spotfed.cloud.drain"
@@ -65,12 +66,18 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
     if settings.redis_url is None:
         raise SettingsError("SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)")
     # Use spotfed's transport for every form of address, even if kombu has looked up its own before.
-    for scheme in ("redis", "rediss"):
-        transport.TRANSPORT_ALIASES[scheme] = "broker.queue.celery_transport:Transport"
+    ours = "broker.queue.celery_transport"
+    for scheme, name in {
+        "redis": "Transport",
+        "rediss": "Transport",
+        "sentinel": "SentinelTransport",
+    }.items():
+        transport.TRANSPORT_ALIASES[scheme] = f"{ours}:{name}"
         transport._transport_cache.pop(scheme, None)
+    url = settings.redis_url
     app = Celery("spotfed", set_as_current=False)
     app.conf.update(
-        broker_url=celery_url(settings.redis_url),
+        broker_url=celery_url(url),
         broker_transport_options={
             "global_keyprefix": settings.key_prefix,
             "socket_timeout": 5,
@@ -82,8 +89,9 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
             "priority_steps": [0],  # nothing here has a priority: one list a queue
             "fanout_prefix": FANOUT_PREFIX,
             **unacked_options(queue),
+            **(SentinelAddress.parse(url).celery_options() if is_sentinel(url) else {}),
         },
-        broker_use_ssl=redis_tls(settings.redis_url, settings) or None,
+        broker_use_ssl=redis_tls(url, settings) or None,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         task_serializer="json",

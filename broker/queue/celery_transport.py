@@ -17,6 +17,7 @@ from kombu.transport import redis
 from redis.exceptions import NoPermissionError
 
 from broker.queue.celery_config import CONTROL, CONTROL_REPLIES, EVENTS
+from broker.storage.sentinel import Sentinels
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,22 @@ class Channel(redis.Channel):
             return True
 
 
+class SentinelChannel(Channel, redis.SentinelChannel):
+    """Reads from the primary that Sentinels name."""
+
+    def _sentinel_managed_pool(self, *arguments: Any, **options: Any) -> Any:
+        pool = super()._sentinel_managed_pool(*arguments, **options)
+        pool.proxy.sentinel_manager = Sentinels(pool.sentinel_manager.sentinels)
+        return pool
+
+
 class Transport(redis.Transport):
-    """Opens channels of this kind."""
+    """Opens channels to one server."""
 
     Channel = Channel
+
+
+class SentinelTransport(redis.SentinelTransport):
+    """Opens channels to the primary that Sentinels name."""
+
+    Channel = SentinelChannel

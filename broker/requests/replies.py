@@ -19,6 +19,7 @@ from broker.contract import Answer, replies
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, Signature, SignatureError, written_ms
 from broker.storage.keys import RedisKeys
+from broker.storage.replication import NO_BARRIER, ReplicationBarrier
 from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page
 
 log = logging.getLogger(__name__)
@@ -45,16 +46,27 @@ class Replies:
     """
 
     def __init__(
-        self, client: redis.asyncio.Redis, keys: RedisKeys, name: str, signing: MessageSigner = UNSIGNED
+        self,
+        client: redis.asyncio.Redis,
+        keys: RedisKeys,
+        name: str,
+        signing: MessageSigner = UNSIGNED,
+        *,
+        replicated: ReplicationBarrier = NO_BARRIER,
     ):
-        """Open nothing yet. ``client`` is used by this reader alone."""
-        self._client, self.name, self._signing = client, name, signing
+        """Open nothing yet.
+
+        ``client`` is used by this reader alone. ``replicated`` is waited for before an answer is delivered:
+        an owner and the primary may die together, and what is decided by an answer must not outlive it.
+        """
+        self._client, self.name, self._signing, self._replicated = client, name, signing, replicated
         self._stream = keys.replies(name)
         self._waiting: dict[str, _Expected] = {}
         self.refused: Counter[str] = Counter()
         # What was delivered before an outage is ignored when it is read again.
         self._cursor = Cursor(client, self._stream, BEGINNING, count=_BATCH, block_ms=BLOCK_MS, rewinds=True)
         self._housekeeping_due_s = 0.0
+        self._place: object = None  # before the latest read
 
     @property
     def awaited(self) -> int:
@@ -89,6 +101,7 @@ class Replies:
 
     async def _trim_stream(self) -> bool:
         """Forget what was read and keep the rest from expiring, now and then."""
+        self._place = self._replicated.place
         now_s = time.monotonic()
         if now_s >= self._housekeeping_due_s:
             pipe = self._client.pipeline(transaction=False)
@@ -100,6 +113,7 @@ class Replies:
 
     async def _deliver_page(self, page: Page) -> None:
         """Deliver the answers in each entry to their futures."""
+        await self._replicated.wait(self._place)
         for entry_id, fields in page.entries:
             self._deliver(entry_id, fields)
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
 from redis._parsers import BaseParser
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from broker.settings import is_sentinel
 from broker.storage.lean_client import make_lean_client
+from broker.storage.sentinel import LOOK_S, SentinelAddress
 from broker.storage.tls import redis_tls
 
 SOCKET_TIMEOUT_S = 5.0
@@ -32,7 +37,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class DemotedError(redis.ConnectionError):
-    """The server has become a replica and takes no writes: connect anew, to find the one that does.
+    """The server takes no writes, as a replica or for want of one: connect anew, to find the one that does.
 
     It is an error of the connection, and not of a command, so that everything that outlives a lost connection
     (redis-py, kombu, our own retries) closes this one and asks again on a new one.
@@ -46,8 +51,9 @@ class DemotedError(redis.ConnectionError):
         super().__init__(*arguments, **options)
 
 
-# A server that becomes a replica refuses writes (READONLY) and ends blocking reads (UNBLOCKED).
-BaseParser.EXCEPTION_CLASSES |= {"READONLY": DemotedError, "UNBLOCKED": DemotedError}
+# A server that becomes a replica refuses writes (READONLY) and ends blocking reads (UNBLOCKED). One with
+# min-replicas-to-write that is cut off from its replicas refuses writes too (NOREPLICAS).
+BaseParser.EXCEPTION_CLASSES |= dict.fromkeys(("READONLY", "UNBLOCKED", "NOREPLICAS"), DemotedError)
 
 _SCRIPT_ERROR = re.compile(r"ERR Error running script .*?: -(?=[A-Z]+ )")
 _parse_error: Callable[[str], Exception] = BaseParser.parse_error
@@ -115,15 +121,33 @@ class WaitingPool(redis.asyncio.ConnectionPool):
         await super().ensure_connection(connection)
 
 
+class WaitingSentinelPool(WaitingPool, redis.asyncio.sentinel.SentinelConnectionPool):
+    """A ``WaitingPool`` of connections to the primary of Sentinels, which looks as ``PrimaryPool`` does."""
+
+    _look_s = 0.0
+
+    async def ensure_connection(self, connection: Any) -> None:
+        """Connect, and anew where the connection leads to another server."""
+        now_s = time.monotonic()
+        if now_s >= self._look_s:
+            self._look_s = now_s + LOOK_S
+            with suppress(redis.RedisError):
+                await self.get_master_address()  # type: ignore[no-untyped-call]
+        if self.master_address not in {None, (connection.host, connection.port)}:
+            await connection.disconnect()
+        await super().ensure_connection(connection)
+
+
 def connect(url: str, **options: Any) -> redis.Redis:
     """Return a client of the server at ``url`` that answers bytes and never sends a command twice.
 
-    A server at ``rediss://`` must prove its identity (``broker.storage.tls``).
+    A server at ``rediss://`` must prove its identity (``broker.storage.tls``). Where the address names
+    Sentinels, each new connection goes to the primary that they name then (``broker.storage.sentinel``).
 
     Parameters
     ----------
     url
-        ``redis://``, ``rediss://`` or ``unix://``.
+        ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://`` or ``rediss+sentinel://``.
     options
         Options of ``redis.Redis.from_url``. A client that listens to pub/sub, or blocks for
         ``SOCKET_TIMEOUT_S`` or longer in one command, needs ``socket_timeout=None``.
@@ -134,7 +158,10 @@ def connect(url: str, **options: Any) -> redis.Redis:
         When a file that the TLS settings name cannot be used.
     """
     # By default redis-py sends a command again when its answer was lost.
-    fixed = _OPTIONS | {"retry": Retry(NoBackoff(), 0)} | redis_tls(url)
+    fixed = _OPTIONS | {"retry": Retry(NoBackoff(), 0)}
+    if is_sentinel(url):
+        return redis.Redis.from_pool(SentinelAddress.parse(url).pool(**(fixed | options)))
+    fixed |= redis_tls(url)
     return redis.Redis.from_url(url, **(fixed | options))
 
 
@@ -143,8 +170,11 @@ def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
 
     It has at most ``max_connections``, and whoever finds all in use waits ``timeout`` seconds for one.
     """
-    fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0), "timeout": SOCKET_TIMEOUT_S} | redis_tls(url)
-    pool = WaitingPool.from_url(url, **(fixed | options))
+    fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0), "timeout": SOCKET_TIMEOUT_S}
+    if is_sentinel(url):
+        pool: WaitingPool = WaitingSentinelPool(**SentinelAddress.parse(url).async_options(fixed | options))
+    else:
+        pool = WaitingPool.from_url(url, **(fixed | redis_tls(url) | options))
     return make_lean_client(pool)
 
 
@@ -160,6 +190,8 @@ def is_busy(error: Exception) -> bool:
 
 def celery_url(redis_url: str) -> str:
     """Return the address in the form of Celery: ``redis+socket://PATH?virtual_host=0`` for a Unix socket."""
+    if is_sentinel(redis_url):
+        return SentinelAddress.parse(redis_url).celery_url()
     parts = urlsplit(redis_url)
     if parts.scheme != "unix":
         return redis_url

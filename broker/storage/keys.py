@@ -341,3 +341,8 @@ class RedisKeys:
     def work_channel(self, cloud: str) -> str:
         """Name the channel on which the cloud's node agent hears the ids of work that has changed."""
         return f"{self.prefix}works-changed:{cloud}"
+
+    @property
+    def replication_channel(self) -> str:
+        """Name the channel of the messages that mark a place in what replicas are sent; no one listens."""
+        return f"{self.prefix}replication"

@@ -14,6 +14,7 @@ import hiredis
 import redis
 import redis.asyncio
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 from redis.exceptions import DataError
 
 #: Bytes that a connection keeps for a server that is slow to read them, before its sender waits.
@@ -76,7 +77,21 @@ class _Unix(_Lean, UnixDomainSocketConnection):
     pass
 
 
-_LEAN = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Unix}
+class _Sentinel(_Lean, SentinelManagedConnection):
+    pass
+
+
+class _SentinelTls(_Lean, SentinelManagedSSLConnection):
+    pass
+
+
+_LEAN = {
+    Connection: _Tcp,
+    SSLConnection: _Tls,
+    UnixDomainSocketConnection: _Unix,
+    SentinelManagedConnection: _Sentinel,
+    SentinelManagedSSLConnection: _SentinelTls,
+}
 
 
 def make_lean_client(pool: redis.asyncio.ConnectionPool) -> redis.asyncio.Redis:

@@ -37,7 +37,10 @@ Entry = tuple[str, dict[bytes, bytes]]  # an id and the fields under it
 
 
 class EventsLostError(Exception):
-    """Entries that were asked for are no longer kept: begin again from the present state of the clouds."""
+    """Entries that were asked for are not there: begin again from the present state of the clouds.
+
+    They are no longer kept, or Redis lost the latest ones, and the position is ahead of all that it has.
+    """
 
 
 class Page(NamedTuple):
@@ -132,14 +135,14 @@ async def read_after(
 async def read_all_after(
     client: redis.asyncio.Redis, stream: str, position: str, count: int = 100, block_ms: int | None = None
 ) -> list[Entry]:
-    """Return the next entries of a stream, making sure that none in between was trimmed.
+    """Return the next entries of a stream, making sure that none in between was trimmed or lost.
 
     After `BEGINNING` come the oldest entries that are kept. See `read_after` for the parameters.
 
     Raises
     ------
     EventsLostError
-        When entries after ``position`` were trimmed.
+        When entries after ``position`` were trimmed, or the stream does not reach to it.
     ValueError
         When ``position`` is not a stream id.
     """
@@ -147,10 +150,14 @@ async def read_all_after(
     async with client.pipeline(transaction=False) as pipeline:
         pipeline.xrange(stream, count=1)
         pipeline.xrange(stream, f"({position}", "+", count)
-        oldest, entries = await pipeline.execute()
+        pipeline.xrevrange(stream, count=1)
+        oldest, entries, newest = await pipeline.execute()
     # Only entries have ids: an id that is older than the oldest entry belonged to one that was trimmed.
     if position != BEGINNING and oldest and numbers < _predecessor(parse_id(_text(oldest[0][0]))):
         raise EventsLostError(f"events after {position} are no longer kept")
+    # Nobody was given the id of an entry that is not there yet: Redis came back without the latest ones.
+    if position != BEGINNING and (not newest or numbers > parse_id(_text(newest[0][0]))):
+        raise EventsLostError(f"the stream does not reach to {position}")
     if entries or block_ms is None:
         return [(_text(entry), fields) for entry, fields in entries]
     return await read_after(client, stream, position, count, block_ms)

@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from broker.settings import Settings, SettingsError, variable
 from broker.settings import settings as read_settings
@@ -20,14 +19,14 @@ from broker.storage.private_files import find_reader
 def redis_tls(url: str, settings: Settings | None = None) -> dict[str, Any]:
     """Return the options of redis-py, and of Celery's ``broker_use_ssl``, for an address.
 
-    They are empty unless the address begins with ``rediss://``.
+    They are empty unless the address begins with ``rediss``.
 
     Raises
     ------
     SettingsError
         When a file that the settings name cannot be used.
     """
-    if urlsplit(url).scheme != "rediss":
+    if not url.startswith("rediss"):
         return {}
     settings = settings or read_settings()
     _client_context(settings, "redis_ca", "redis_cert", "redis_key")  # says what is wrong with the files

@@ -182,6 +182,13 @@ def test_they_find_it_under_the_generated_users(tmp_path: Path) -> None:
 
                 wait_until(admitted, f"admission of {name}", 180)
 
+            def ready() -> bool:
+                try:
+                    return api.get("/readyz").is_success
+                except httpx.TransportError:
+                    return False
+
+            wait_until(ready, "readiness", 180)  # a request that comes before is refused for good
             admit("before")
             servers[0].replicaof("127.0.0.1", 1)
             servers[1].execute_command("REPLICAOF", "NO", "ONE")

@@ -4,6 +4,7 @@ calm.
 
 from __future__ import annotations
 
+import copy
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,9 @@ from tests.simulation.store import Id, Store, Stream, parsed
 from tests.unit.workers.owners import snapshot
 from workers.owner.nodes import NodesError
 from workers.owner.owner import Owner
+
+#: What of a checker is not about what was written.
+_NOT_WRITTEN = ("_store", "_breach", "lost", "digest")
 
 
 class Checker:
@@ -40,6 +44,17 @@ class Checker:
         self._streams = {f"{prefix}events:{cloud.id}": cloud.id for cloud in clouds}
         store.appended = self._appended
         self.digest = 0  # of all that was ever appended, in order
+
+    def copy(self) -> dict[str, Any]:
+        """What was written so far, for ``put_back``."""
+        kept = {name: value for name, value in vars(self).items() if name not in _NOT_WRITTEN}
+        return copy.deepcopy(kept, {id(self._breach): self._breach})
+
+    def put_back(self, books: dict[str, Any]) -> None:
+        """Forget what was written since ``copy``: a failover has lost it."""
+        for cloud, book in books["books"].items():
+            book.shapes |= self.books[cloud].shapes  # owners tell of these later than they write
+        vars(self).update(books)
 
     # -- while it runs ---------------------------------------------------------------------------------------
 

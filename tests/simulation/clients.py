@@ -31,9 +31,14 @@ class _Connection:
         if self.world.chance(self.world.options.held_at_call * (_HELD_AT_SCRIPT if script else 1)):
             self.world.faults.hold(self.process)
 
-    def reach(self) -> None:
-        """Raises what a client sees of a server that is away, or that an outage cuts off."""
+    def reach(self, failovers: int) -> None:
+        """Raises what a client sees of a server that is away, or that an outage cuts off.
+
+        ``failovers``: how many there were when the call began.
+        """
         world = self.world
+        if world.failovers != failovers:
+            raise redis.ConnectionError("the primary died")
         if not self.process.alive:
             raise redis.ConnectionError("the process is dead")
         if world.redis_away():
@@ -42,8 +47,10 @@ class _Connection:
             world.note("lost", self.process.name, "a call")
             raise redis.TimeoutError("a call was lost")
 
-    def heard(self) -> None:
+    def heard(self, failovers: int) -> None:
         """Raises what a client sees when the answer is lost."""
+        if self.world.failovers != failovers:
+            raise redis.ConnectionError("the primary died")
         if self.world.chance(self.world.options.unheard):
             self.world.note("unheard", self.process.name, "an answer")
             raise redis.TimeoutError("an answer was lost")
@@ -52,8 +59,11 @@ class _Connection:
         result = act()
         world = self.world
         if may_repeat and world.chance(world.options.repeated):
+            failovers = world.failovers
 
             def again() -> None:
+                if world.failovers != failovers:
+                    return  # the server that would have read it is dead
                 world.note("repeated", self.process.name, "a script")
                 try:
                     act()
@@ -71,12 +81,13 @@ class BlockingClient(_Connection):
     def _do(self, act: Callable[[], Any], *, may_repeat: bool = False) -> Any:
         fiber = running()
         self.hold(script=False)
+        failovers = self.world.failovers
         fiber.pause(self.world.latency_s())
-        self.reach()
+        self.reach(failovers)
         result = self.perform(act, may_repeat=may_repeat)
         if self.world.chance(0.3):
             fiber.pause(self.world.latency_s())
-        self.heard()
+        self.heard(failovers)
         return result
 
     def register_script(self, text: str) -> Callable[..., Any]:
@@ -128,12 +139,13 @@ class AsyncClient(_Connection):
 
     async def _do(self, act: Callable[[], Any], *, may_repeat: bool = False) -> Any:
         self.hold(script=may_repeat)
+        failovers = self.world.failovers
         await self._stand_still(self.world.latency_s())
-        self.reach()
+        self.reach(failovers)
         result = self.perform(act, may_repeat=may_repeat)
         if self.world.chance(0.3):
             await self._stand_still(self.world.latency_s())
-        self.heard()
+        self.heard(failovers)
         return result
 
     async def _stand_still(self, delay_s: float) -> None:
@@ -224,3 +236,42 @@ class Pipeline:
         )
         assert isinstance(answers, list)
         return answers
+
+
+_LOOK_S = 0.01
+
+
+class SimulatedReplication:
+    """Stands for ``broker.storage.replication.Replication``: returns once the replica has a write."""
+
+    def __init__(self, world: World):
+        self._world = world
+
+    def run_script(self, script: Callable[..., Any], keys: Any, arguments: Any) -> Any:
+        failovers = self._world.failovers
+        answer = script(keys, arguments)
+        while self._world.is_lagging:
+            running().pause(_LOOK_S)
+        if self._world.failovers != failovers:
+            raise redis.ConnectionError("the primary died")
+        return answer
+
+    def durably(self, call: Callable[[], Any], _channel: str) -> Any:
+        return self.run_script(lambda _keys, _arguments: call(), (), ())
+
+    def settle(self, _channel: str, place: int) -> None:
+        while self._world.is_lagging:
+            running().pause(_LOOK_S)
+        if self._world.failovers != place:
+            raise redis.ConnectionError("the primary died")
+
+    @property
+    def place(self) -> int:
+        return self._world.failovers
+
+    async def mark(self) -> None:
+        failovers = self._world.failovers
+        while self._world.is_lagging:
+            await asyncio.sleep(_LOOK_S)
+        if self._world.failovers != failovers:
+            raise redis.ConnectionError("the primary died")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _HELD_S = (0.5, 5.0)
 _BROKER_HELD_S = (0.5, 9.0)  # long enough for another one to sweep up after it
 _OUTAGE_S = (0.2, 4.0)
+_LAG_S = (0.01, 0.6)
 _DOWN_S = (0.0, 3.0)
 _JUMP_S = 3600.0
 _LATE_S = (0.0, 6.0)
@@ -42,6 +43,7 @@ class Faults:
             (told.clock_jump_every_s, self._jump),
             (told.poison_every_s, self._poison),
             (told.record_lost_every_s, self._lose_record),
+            (told.failover_every_s, self._fail_over),
         ]
 
     def end(self) -> None:
@@ -120,6 +122,21 @@ class Faults:
         world.away_until_s = world.clock.time() + world.random.uniform(*_OUTAGE_S)
         world.note("outage", "redis", f"until {world.away_until_s:.3f}")
 
+    async def _fail_over(self) -> None:
+        """The primary goes on for a while without its replica, and dies. The replica takes its place."""
+        world, rng = self._world, self._world.failing_over
+        if world.is_lagging:
+            return
+        data, books = world.store.copy(), world.checker.copy()
+        world.is_lagging = True
+        await asyncio.sleep(rng.uniform(*_LAG_S))
+        world.store.put_back(data)
+        world.checker.put_back(books)
+        world.is_lagging = False
+        world.failovers += 1
+        world.away_until_s = max(world.away_until_s, world.clock.time() + rng.uniform(*_OUTAGE_S))
+        world.note("failover", "redis", f"until {world.away_until_s:.3f}")
+
     async def _jump(self) -> None:
         """A wall clock is set. That of Redis only forward: set back, leases last for as much longer."""
         world = self._world
@@ -177,6 +194,10 @@ class Faults:
 
     def _send_later(self, key: bytes, body: bytes) -> None:
         world = self._world
-        world.clock.call_later(
-            world.random.uniform(*_LATE_S), lambda: world.store.append(key, b"*", b"c", body)
-        )
+        failovers = world.failovers
+
+        def send() -> None:
+            if world.failovers == failovers:  # it was on its way to a server that is dead
+                world.store.append(key, b"*", b"c", body)
+
+        world.clock.call_later(world.random.uniform(*_LATE_S), send)

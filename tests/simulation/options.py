@@ -55,6 +55,7 @@ class Options:
     drain_every_s: float
     record_lost_every_s: float
     reshape_every_s: float = 0.0
+    failover_every_s: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -130,3 +131,8 @@ def reshaped(rng: random.Random, node_cores: tuple[int, ...]) -> tuple[int, ...]
         case _:
             return rng.choice(_SHAPES)
     return tuple(nodes)
+
+
+def failovers_every_s(rng: random.Random) -> float:
+    """How often a replica is promoted that lacks the latest writes. ``rng`` is for that alone, too."""
+    return rng.uniform(2.0, 6.0) if rng.random() < _RARELY else 0.0

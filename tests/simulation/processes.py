@@ -32,9 +32,10 @@ from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
+from broker.storage.replication import Replication, ReplicationBarrier
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.prediction.tables import QuantileTable
-from tests.simulation.clients import AsyncClient, BlockingClient
+from tests.simulation.clients import AsyncClient, BlockingClient, SimulatedReplication
 from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
 from tests.simulation.options import CloudOptions
 from tests.support.wakeups import RingingCommands, no_wakeup
@@ -106,7 +107,9 @@ class OwnerProcess(_Process):
     def _run(self) -> None:
         world, cloud = self.world, self.cloud
         nodes = self.node_cores
-        journal = _Journal(cast("redis.Redis", BlockingClient(world, self)), KEYS, cloud.id)
+        client = cast("redis.Redis", BlockingClient(world, self))
+        replication = cast("Replication", SimulatedReplication(world))
+        journal = _Journal(client, KEYS, cloud.id, replication=replication)
         journal.acquired = lambda epoch: world.checker.opens(cloud.id, epoch, nodes)
         spec = OwnerSpec(
             self._cloud_spec(nodes),
@@ -238,7 +241,9 @@ class BrokerProcess(_Process):
             monotonic=world.clock.time,
             now=lambda: EPOCH + timedelta(seconds=world.clock.time() + machine.ahead_s),
         )
-        replies = Replies(client, KEYS, name)
+        replication = SimulatedReplication(world)
+        self._replicated = ReplicationBarrier(replication.mark, lambda: replication.place)
+        replies = Replies(client, KEYS, name, replicated=self._replicated)
         exchange = RingingCommands(records, replies, OwnerNotifier(self._ring))
         self.service = SubmissionService(SETTINGS, records, adverts, exchange)
         self.idempotency = IdempotencyKeys(records)
@@ -274,12 +279,20 @@ class BrokerProcess(_Process):
             except (redis.RedisError, OSError):
                 self.world.note("sweep", self.name, "redis is away")
 
+    async def _answer(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """As the API's middleware does."""
+        place = self._replicated.place
+        try:
+            return await work
+        finally:
+            await self._replicated.wait(place)
+
     async def call(self, work: Coroutine[Any, Any, Any], patience_s: float) -> Any:
         """What a client gets: the answer, or ConnectionError when the process dies or takes too long."""
         if not self.alive:
             work.close()
             raise ConnectionError(self.name)
-        task = self._own(work)
+        task = self._own(self._answer(work))
         await asyncio.wait([task], timeout=patience_s)
         if not task.done() or task.cancelled():
             raise ConnectionError(self.name)

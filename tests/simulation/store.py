@@ -6,6 +6,7 @@ The scripts are the real ones and run in Lua 5.1, as in Redis; only the commands
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import weakref
@@ -70,6 +71,19 @@ class Store:
             }
         )
         self._commands = _Commands(self)
+
+    # -- failovers -------------------------------------------------------------------------------------------
+
+    def copy(self) -> Any:
+        """All that is there, for ``put_back``."""
+        return copy.deepcopy((self._data, self._ends_ms))
+
+    def put_back(self, data: Any) -> None:
+        """Forget what was written since ``copy``."""
+        self._data, self._ends_ms = data
+        for wake in [wake for waiting in self.waiting.values() for wake in waiting]:
+            wake()  # who waits for entries looks again
+        self.waiting.clear()
 
     # -- scripts ---------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ def test_no_seed_breaks_an_invariant():
             "fenced",
             "refused",
             "reloaded",
+            "failover",
         ),
     } <= befell
 

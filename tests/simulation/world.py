@@ -15,7 +15,7 @@ from typing import Any
 from tests.simulation.checker import Checker
 from tests.simulation.clockwork import Loop
 from tests.simulation.faults import Faults
-from tests.simulation.options import Options, expand, reshapes_every_s
+from tests.simulation.options import Options, expand, failovers_every_s, reshapes_every_s
 from tests.simulation.processes import KEYS, BrokerProcess, Machine, OwnerProcess, patched
 from tests.simulation.store import Store
 from tests.simulation.users import Users
@@ -62,7 +62,15 @@ class World:
         self.reshaping = random.Random(f"other nodes {seed}")
         self.widening = random.Random(f"gangs {seed}")
         self.renewing = random.Random(f"renewals {seed}")
-        self.options = replace(expand(self.random), reshape_every_s=reshapes_every_s(self.reshaping))
+        self.failing_over = random.Random(f"failovers {seed}")
+        self.options = replace(
+            expand(self.random),
+            reshape_every_s=reshapes_every_s(self.reshaping),
+            failover_every_s=failovers_every_s(self.failing_over),
+        )
+        self.failovers = 0
+        #: Whether the replica lacks what is written now.
+        self.is_lagging = False
         #: The nodes that the federation file gives each cloud now.
         self.shapes = {cloud.id: cloud.node_cores for cloud in self.options.clouds}
         self.clock = Loop()

@@ -49,6 +49,7 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import ContractError, FederationVersion
 from broker.storage.outages import until_answered
+from broker.storage.replication import Replication
 from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
@@ -256,7 +257,15 @@ def _make_owners(
 
     for spec, signing in zip(specs, signers, strict=True):
         cloud = spec.info.id
-        journal = Journal(client, keys, cloud, signing, speaks=speaking, events_kept=config.events_kept)
+        journal = Journal(
+            client,
+            keys,
+            cloud,
+            signing,
+            speaks=speaking,
+            events_kept=config.events_kept,
+            replication=Replication(client, config),
+        )
         infos.append((journal, spec.info))
         spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": cloud})
         recorded += [] if spans is None else [spans]

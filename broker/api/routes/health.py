@@ -24,8 +24,10 @@ async def healthz() -> Health:
     responses=problem_responses(503, 507),
 )
 async def readyz(services: Services) -> Health:
-    """Answer if Redis takes writes and at least one cloud can be reached; else with a problem."""
+    """Answer if Redis takes writes and keeps them, and a cloud can be reached; else with a problem."""
     await services.require_writes()
+    if loss := services.queue_watch.loss:
+        raise problems.not_ready(f"the queue (Redis) would lose writes: {loss}")
     members = await services.membership.members()
     if not any(member.reachable or member.info.time == "trace" for member in members):
         raise problems.not_ready(

@@ -62,7 +62,8 @@ class CloudMetrics:
 class RedisMetrics:
     """Holds what is known of Redis and of the work that waits in it.
 
-    ``max_memory_bytes`` is 0 without a limit; ``webhooks`` counts webhooks by state.
+    ``max_memory_bytes`` is 0 without a limit; ``webhooks`` counts webhooks by state; ``dangers`` tells of
+    each kind whether Redis is unsafe in that way.
     """
 
     memory_bytes: int
@@ -71,6 +72,7 @@ class RedisMetrics:
     montecarlo_workers: int
     webhooks: Mapping[str, int] = field(default_factory=dict)
     webhook_lag_s: float = 0.0
+    dangers: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,10 @@ class FederationSurvey:
         books: LedgerReader,
         speaks: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
+        dangers: Callable[[], Mapping[str, bool]] = dict,
     ):
         self._client, self._keys, self._monotonic = client, keys, monotonic
-        self._adverts, self._books, self._speaks = adverts, books, speaks
+        self._adverts, self._books, self._speaks, self._dangers = adverts, books, speaks, dangers
         self._webhooks = WebhookStore(client, keys)
         self._lock = asyncio.Lock()
         self._until_s = float("-inf")
@@ -146,6 +149,7 @@ class FederationSurvey:
             montecarlo_workers=sum(seen_s >= now[0] - _WORKER_SILENCE_S for _, seen_s in workers),
             webhooks=backlog.states,
             webhook_lag_s=backlog.lag_s,
+            dangers=self._dangers(),
         )
 
 
@@ -230,6 +234,12 @@ def _collect_redis(metrics: RedisMetrics) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(name, text, value)
     yield _make_gauge("spotfed_webhooks", "Webhooks, by state", metrics.webhooks, label="state")
+    yield _make_gauge(
+        "spotfed_redis_unsafe",
+        "Whether Redis is unsafe (1) by its policy, persistence, replicas or memory",
+        {name: int(is_there) for name, is_there in metrics.dangers.items()},
+        label="danger",
+    )
 
 
 def _collect_leases(clouds: Sequence[CloudMetrics]) -> Iterator[Metric]:

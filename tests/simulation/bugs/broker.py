@@ -9,6 +9,7 @@ from broker.requests.models import AttemptDecision, Record, RequestAnswer, Reque
 from broker.requests.shared_call import _split
 from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
+from broker.storage.replication import ReplicationBarrier
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []
@@ -65,3 +66,8 @@ async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[At
 @mutation(BROKER_BUGS, "a sweep goes on with one of a list", Record.together, seed=10)
 def of_no_list(_sound: Sound, _record: Record) -> bool:
     return False
+
+
+@mutation(BROKER_BUGS, "answer not waited for", ReplicationBarrier.wait, seed=40)
+async def wait_for_nothing(_sound: Sound, _barrier: ReplicationBarrier, _place: object = None) -> None:
+    return None

@@ -195,3 +195,13 @@ def renew_beyond(
     further = replace(terms, until_s=terms.until_s + 1.0)
     answer: list[Change] | Refusal = sound(cloud, instance_id, further, now_s)
     return answer
+
+
+@mutation(OWNER_BUGS, "commit not waited for", Journal._run, seed=90)
+def run_alone(sound: Sound, journal: Journal, script: Sound, keys: Any, arguments: Any) -> Any:
+    return script(keys, arguments)
+
+
+@mutation(OWNER_BUGS, "command believed before it stands", Journal._settle, seed=6170)
+def settle_nothing(_sound: Sound, _journal: Journal) -> None:
+    return None

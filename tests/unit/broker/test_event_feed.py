@@ -40,7 +40,6 @@ def test_every_follower_gets_each_event_once_wherever_it_resumes(
 ) -> None:
     monkeypatch.setattr("broker.api.event_feed._KEPT", 7)
     monkeypatch.setattr("broker.api.event_feed._PAGE", 3)
-    monkeypatch.setattr("broker.api.stream._PAGE", 5)
     rng = random.Random(1)
     ids = [f"{number}-{rng.randint(1, 3)}" for number in range(1, EVENTS + 1)]
 
@@ -53,7 +52,7 @@ def test_every_follower_gets_each_event_once_wherever_it_resumes(
             await retry_through_outages(partial(client.xadd, STREAM, entry(number + 1), entry_id), None)
             if number % 4 == 0 and number < EVENTS - 1:
                 start = rng.randint(0, number)  # somewhere in Redis, in memory, or at the end
-                pages = _follow(client, STREAM, feed, ids[start])
+                pages = _follow(client, feed, ids[start])
                 followers.append((start, asyncio.create_task(collect(pages, ids[-1]))))
             if number % 3 == 0:
                 await asyncio.sleep(0.002)
@@ -81,7 +80,7 @@ def test_a_follower_that_fell_behind_what_is_kept_ends(redis_client: redis.Redis
         client = connect_async(redis_url)
         feed = EventFeed(client, STREAM)
         try:
-            return await collect(_follow(client, STREAM, feed, "2-1"), "9-1")
+            return await collect(_follow(client, feed, "2-1"), "9-1")
         finally:
             await client.aclose()
 

@@ -215,7 +215,7 @@ def test_a_rotated_password_is_valid_beside_the_old_one_until_the_next_run(gener
         ("[[cloud]]\nid =", SERVER, "x.toml: cloud.id: "),
         ("cloud = 3", SERVER, "x.toml: needs [[cloud]] tables"),
         ("[[cloud]]\nid = 'a'", (), "--redis: name the server"),
-        ("[[cloud]]\nid = 'a'", ("--redis", "http://x"), "--redis: must be an address"),
+        ("[[cloud]]\nid = 'a'", ("--redis", "http://x"), "--redis: the address must start with"),
         (
             "[[cloud]]\nid = 'a'",
             (*SERVER, "--rotate", "x"),

@@ -12,6 +12,7 @@ import redis
 
 from broker.doctor import CheckResult, Installation, State
 from broker.doctor.redis import (
+    DANGERS,
     RedisServer,
     UnsafeQueueError,
     check_redis_clock,
@@ -20,6 +21,7 @@ from broker.doctor.redis import (
     check_redis_persistence,
     check_redis_policy,
     check_redis_version,
+    find_dangers,
     require_safe,
 )
 from broker.storage.connections import connect
@@ -251,3 +253,24 @@ def test_a_server_that_is_away_is_an_error_of_redis(tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/nobody.sock"
     with connect(url) as client, pytest.raises(redis.ConnectionError):
         require_safe(client, url, print)
+
+
+SOUND = INFO | {"maxmemory_policy": "noeviction", "slave0": {"state": "online", "lag": 1}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "was_persistent", "dangers"),
+    [
+        ({}, True, {}),
+        ({"maxmemory_policy": "allkeys-lru"}, True, {"policy": True}),
+        ({"aof_enabled": 0}, True, {"persistence": True}),
+        ({"aof_enabled": 0}, False, {}),
+        ({"aof_last_write_status": "err"}, True, {"persistence": True}),
+        ({"slave0": {"state": "online", "lag": 30}}, True, {"replicas": False}),
+        ({"used_memory": 0.95 * 2**30}, True, {"memory": False}),
+    ],
+)
+def test_what_becomes_unsafe_is_named(changed: dict, was_persistent: bool, dangers: dict) -> None:
+    found = find_dangers(SOUND | changed, "redis://h:6379/0", 1, was_persistent=was_persistent)
+    assert {name: danger.loses_writes for name, danger in found.items()} == dangers
+    assert found.keys() <= set(DANGERS)

@@ -353,3 +353,19 @@ def test_only_a_reader_of_everything_is_told_what_was_trimmed(server: fakeredis.
         assert len(await read_all_after(client, "s", BEGINNING)) == 2
 
     leap(story())
+
+
+def test_a_reader_that_is_ahead_is_told(server: fakeredis.FakeServer) -> None:
+    """Redis came back without the latest entries; the reader has the id of one of them."""
+
+    async def story() -> None:
+        client = client_of(server)
+        with pytest.raises(EventsLostError, match="does not reach to 5-0"):
+            await read_all_after(client, "s", "5-0")
+        await client.xadd("s", {"e": "1"}, id="4-0")
+        with pytest.raises(EventsLostError, match="does not reach to 5-0"):
+            await read_all_after(client, "s", "5-0")
+        assert await read_all_after(client, "s", "4-0") == []
+        await client.aclose()
+
+    leap(story())
