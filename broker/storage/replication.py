@@ -90,7 +90,6 @@ class Replication:
         """
         deadline_s = time.monotonic() + LONGEST_WAIT_S
         while True:
-            is_trusted = time.monotonic() < self._trusted_until_s
             with self._client.pipeline(transaction=False) as pipeline:
                 connection: Any = self._client.connection_pool.get_connection()
                 pipeline.connection = connection
@@ -98,7 +97,7 @@ class Replication:
                 pipeline.wait(
                     0 if self._is_alone else self._count, WAIT_MS if self._is_short else FIRST_WAIT_MS
                 )
-                if self._is_short and not is_trusted:
+                if self._is_short:
                     pipeline.info("replication")  # on the same connection: it is true of this server
                 answer, reached, *told = pipeline.execute(raise_on_error=False)
             for result in (answer, reached, *told):
@@ -110,8 +109,8 @@ class Replication:
                 return answer
             if told:
                 self._is_alone = self._may_be_alone(told[0], (connection.host, connection.port))
-            if self._is_alone:
-                return answer
+                if self._is_alone:
+                    return answer
             self._note_short(True)
             if time.monotonic() > deadline_s:
                 raise DemotedError(
@@ -174,6 +173,8 @@ class Replication:
         """
         if self._is_fixed or self._sentinels is None or self._service is None or count_replicas(info):
             return False
+        if self._is_alone and time.monotonic() < self._trusted_until_s:
+            return True
         states, _ = self._sentinels.ask(self._service)
         if 2 * len(states) <= len(self._sentinels.clients):
             raise DemotedError("no replica follows the server, and too few Sentinels answer")

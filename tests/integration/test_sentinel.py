@@ -21,9 +21,10 @@ import pytest
 from broker.identity.store import let_in_operator
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.replication import count_replicas
 from tests.integration.checker import check
 from tests.integration.redis_servers import ADMIN
-from tests.integration.sentinel_servers import SentinelServers, sentinel_servers
+from tests.integration.sentinel_servers import SentinelServers, Server, sentinel_servers
 from tests.integration.worker_processes import Processes
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
@@ -90,6 +91,13 @@ def api_end(api: httpx.Client, lease: str) -> None:
         api.delete(f"/v1/leases/{lease}")
 
 
+def has_replica(server: Server) -> bool:
+    """Whether a replica has all that was written to a primary until now."""
+    with connect(server.url) as client:
+        client.set("mark", "")
+        return client.wait(1, 1_000) == 1 and count_replicas(server.info()) == 1
+
+
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[SentinelServers]:
     with sentinel_servers(tmp_path / "servers") as servers:
@@ -119,6 +127,8 @@ def test_the_next_primary_goes_on_with_everything_that_was_answered(
                 gaps_s.append(load.next_admission_s(killed_s))
                 dead.start()
                 servers.await_replica(dead)
+                # What was answered without a replica is on both servers once the new one has caught up.
+                wait_until(partial(has_replica, servers.primary), "a replica that has caught up")
             load.stop()
             text = ", ".join(f"{gap_s:.1f}" for gap_s in gaps_s)
             sys.stderr.write(f"from the death of a primary to the next admission: {text} s\n")
