@@ -31,7 +31,7 @@ def split_askew(sound: Sound, outcomes: Sequence[Any], counts: Sequence[int]) ->
     return [*parts[1:], parts[0]] if len(set(counts)) == 1 else parts
 
 
-@mutation(BROKER_BUGS, "sweeper forgets the attempt", SubmissionService._abandon_attempts, seed=5)
+@mutation(BROKER_BUGS, "sweeper forgets the attempt", SubmissionService._abandon_attempts, seed=1)
 async def abandon_nothing(_sound: Sound, _service: SubmissionService, _records: Sequence[Record]) -> None:
     return None
 
@@ -58,7 +58,7 @@ async def never_give_up(
     await sound(store, principal, key, ms or 120_000, token)
 
 
-@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=51)
+@mutation(BROKER_BUGS, "a list is committed one by one", RequestStore.commit_together, seed=83)
 async def commit_each(_sound: Sound, store: RequestStore, decisions: Sequence[AttemptDecision]) -> Any:
     return [*await store.decide(decisions[:1]), *await store.decide(decisions[1:])]
 

@@ -89,7 +89,7 @@ def kind_of_public_end(_sound: Sound, _lease: Lease, how: End) -> EventKind:
     return EventKind(how.value)
 
 
-@mutation(OWNER_BUGS, "who was promised what lapsed is not told", EventWriter.tell_lapsed, seed=0)
+@mutation(OWNER_BUGS, "who was promised what lapsed is not told", EventWriter.tell_lapsed, seed=1)
 def tell_nobody(_sound: Sound, _writer: EventWriter, _lease: Lease) -> None:
     return None
 
@@ -106,7 +106,7 @@ def emit_with_a_gap(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
     sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=0)
+@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=14)
 def forget_spot_refusals(sound: Sound, state: OwnerState, entry_id: str, kind: Kind) -> Answer | None:
     known: Answer | None = sound(state, entry_id, kind)
     return None if kind is Kind.SPOT and isinstance(known, RefusalView) else known
@@ -202,6 +202,6 @@ def run_alone(sound: Sound, journal: Journal, script: Sound, keys: Any, argument
     return script(keys, arguments)
 
 
-@mutation(OWNER_BUGS, "command believed before it stands", Journal._settle, seed=6170)
+@mutation(OWNER_BUGS, "command believed before it stands", Journal._settle, seed=215)
 def settle_nothing(_sound: Sound, _journal: Journal) -> None:
     return None
