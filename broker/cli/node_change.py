@@ -146,7 +146,8 @@ def _find_processes(config: Settings) -> dict[str, int | None]:
     if record is None or not is_supervised(record):
         return {}
     processes = record["processes"]
-    owners = {f"cloud-{cloud}": entry["pid"] for entry in processes for cloud in entry["clouds"]}
+    # The file may be that of an earlier version, whose owners each had one cloud.
+    owners = {f"cloud-{cloud}": entry["pid"] for entry in processes for cloud in entry.get("clouds", ())}
     return {entry["name"]: entry["pid"] for entry in processes} | owners
 
 

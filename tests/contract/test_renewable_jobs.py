@@ -38,9 +38,15 @@ def works(federation: Federation) -> WorkStore:
     return WorkStore(federation.redis, federation.keys)
 
 
+def advertises_table(client: Client) -> bool:
+    """Whether requests are routed by the cloud's table."""
+    advert = client.clouds.get("a").advert
+    return advert is not None and advert.table_version is not None
+
+
 def test_what_is_promised_in_part_is_asked_for_as_renewable(federation: Federation, works: WorkStore) -> None:
     with Client(federation.url, KEY) as client:
-        wait_until(lambda: client.clouds.get("a").reachable)
+        wait_until(lambda: advertises_table(client), "a table")
         planning = PlanningInput(job(), time.time())
         market = MarketClient(client, works).market(planning.job, quoted_lifetime_s(planning))
         (offer,) = market.offers
@@ -65,7 +71,7 @@ def test_what_must_not_run_twice_and_what_can_be_promised_is_not(
     federation: Federation, works: WorkStore
 ) -> None:
     with Client(federation.url, KEY) as client:
-        wait_until(lambda: client.clouds.get("a").reachable)
+        wait_until(lambda: advertises_table(client), "a table")
         markets = MarketClient(client, works)
         (once,) = markets.market(job(idempotent=False), 33_750.0).offers
         assert (once.wanted_s, once.lifetimes.risk) == (None, None)

@@ -225,7 +225,7 @@ def test_a_full_disk_ends_nobody_and_loses_no_end(small_disk: Path) -> None:
     driver = driver_in(small_disk)
     with cleared(driver):
         driver.start(work("until [ -e go ]; do sleep 0.02; done; exit 7", "k.1.0"))
-        driver.start(work("while true; do sleep 0.02; echo on; done", "l.1.0"))
+        driver.start(work("trap '' TERM; while true; do sleep 0.02; echo on; done", "l.1.0"))
         says(driver, "on", "l.1.0")
         driver.start(work(f"head -c {PART_BYTES} /dev/zero; {FILL}"))
         wait_until(lambda: os.statvfs(small_disk).f_bavail == 0, "the disk is full")
