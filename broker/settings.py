@@ -102,9 +102,19 @@ def is_sentinel(url: str) -> bool:
     return url.partition("://")[0] in {"redis+sentinel", "rediss+sentinel"}
 
 
+def split_address(url: str) -> SplitResult:
+    """Split an address of one host or several.
+
+    ``urlsplit`` refuses a list of hosts in which a later one is an IPv6 address, in some releases of Python.
+    """
+    scheme, mark, rest = url.partition("://")
+    hosts = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    return urlsplit(f"{scheme}{mark}{rest[len(hosts) :]}")._replace(netloc=hosts)
+
+
 def list_hosts(url: str) -> list[str]:
     """Return the hosts of an address, each with its port if it has one; only Sentinels are several."""
-    return urlsplit(url).netloc.rpartition("@")[2].split(",")
+    return split_address(url).netloc.rpartition("@")[2].split(",")
 
 
 def check_redis_url(value: str) -> str:
@@ -129,7 +139,7 @@ def _sentinel_url(value: str) -> str:
     hosts = list_hosts(value)
     for host in hosts:
         _split_url(value.replace(",".join(hosts), host, 1))
-    parts = urlsplit(value)
+    parts = split_address(value)
     if not all(hosts) or not re.fullmatch(r"/[^/]+(/\d*)?", parts.path):
         raise ValueError(
             "must be like redis+sentinel://HOST1:26379,HOST2:26379,HOST3:26379/NAME/0, where NAME is that of "
@@ -453,7 +463,7 @@ def display_value(name: str, value: object) -> str:
 
 def public_address(url: str) -> str:
     """Return an address without its password, which may stand before the host or among the options."""
-    parts = urlsplit(url)
+    parts = split_address(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
     options = [

@@ -17,7 +17,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from broker.queue.celery_config import (
     CONTROL_CHANNEL,
@@ -29,6 +29,7 @@ from broker.queue.celery_config import (
     montecarlo_queue,
     unacked_options,
 )
+from broker.settings import split_address
 from broker.storage.keys import RedisKeys
 from broker.storage.sentinel import SentinelAddress
 
@@ -364,7 +365,7 @@ def read_hashes(text: str) -> dict[str, list[str]]:
 
 def login_url(address: str, user: str, password: str) -> str:
     """Return the address of a server with a user's login in place of the one it had."""
-    parts = urlsplit(address)
+    parts = split_address(address)
     if parts.scheme == "unix":
         query = [pair for pair in parse_qsl(parts.query) if pair[0] not in {"username", "password"}]
         return f"unix://{parts.path}?{urlencode([*query, ('username', user), ('password', password)])}"

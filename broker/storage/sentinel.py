@@ -20,7 +20,7 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from broker.settings import is_sentinel, list_hosts
+from broker.settings import is_sentinel, list_hosts, split_address
 from broker.storage.tls import redis_tls
 
 PORT = 26379
@@ -158,7 +158,7 @@ class SentinelAddress:
     @classmethod
     def parse(cls, url: str) -> SentinelAddress:
         """Parse an address that the settings have accepted."""
-        parts = urlsplit(url)
+        parts = split_address(url)
         hosts = [urlsplit(f"//{host}") for host in list_hosts(url)]
         name, _, number = parts.path.strip("/").partition("/")
         login, _, _ = parts.netloc.rpartition("@")
@@ -238,7 +238,7 @@ def server_url(url: str) -> str:
     address = SentinelAddress.parse(url)
     with closing(address.sentinels()) as sentinels:
         host, port = sentinels.discover_master(address.service)
-    login, at, _ = urlsplit(url).netloc.rpartition("@")
+    login, at, _ = split_address(url).netloc.rpartition("@")
     host = f"[{host}]" if ":" in host else host
     return f"{'rediss' if address.tls else 'redis'}://{login}{at}{host}:{port}/{address.db}"
 
