@@ -75,7 +75,7 @@ ACCEPTED = {
     "kinds": "null, or a list of kinds of public events, such as evicted",
     "origins": "null, or a list of 1 to 128 ids",
     "description": "at most 200 characters",
-    "Last-Event-ID": "an id of this stream, such as 1700000000000-0",
+    "Last-Event-ID": "an id of this stream, such as 1700000000000-0, or a time in milliseconds since 1970",
     "Idempotency-Key": "1 to 255 printable ASCII characters",
     "name": "letters, digits, _ and -, beginning with a letter or digit, at most 40 characters",
     "principal": "a member, such as acme, or a part of it, such as acme/ci; of operators any such name",

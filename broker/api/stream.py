@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
@@ -16,13 +17,21 @@ from starlette.types import Receive, Scope, Send
 from broker.api.event_feed import EventFeed, FeedEvent
 from broker.api.problems import ProblemError, events_gone, invalid_field
 from broker.storage.outages import retry_through_outages
-from broker.storage.streams import BEGINNING, EventsLostError, parse_id, read_all_after, read_newest_id
+from broker.storage.streams import (
+    BEGINNING,
+    EventsLostError,
+    parse_id,
+    read_all_after,
+    read_id_before,
+    read_newest_id,
+)
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 15.0
 SLOW_S = 10.0  # a reader that takes nothing for this long is disconnected; it resumes by its last id
 _CHECK_S = 1.0  # how often the key of a silent stream is checked
+_TIME = re.compile(r"[0-9]{1,15}")
 _AHEAD_MS = 86_400_000  # ids are times of Redis, whose clock may be ahead of ours, but not by a day
 
 
@@ -48,7 +57,8 @@ async def event_stream(
     feed
         The newest events of the stream.
     last_event_id
-        The id of the last event that the reader has; it is checked before the response begins.
+        The id of the last event that the reader has, which is checked before the response begins; or a time
+        in milliseconds since 1970, for all that is kept from then on.
     cloud
         Only events of this cloud; None: of all.
     origins
@@ -67,10 +77,13 @@ async def event_stream(
         When Redis does not answer.
     """
     if last_event_id is not None:
-        after = last_event_id
+        is_time = _TIME.fullmatch(last_event_id) is not None
+        after = f"{last_event_id}-0" if is_time else last_event_id
         try:
             if parse_id(after)[0] > 1000 * time.time() + _AHEAD_MS:
                 raise invalid_field("Last-Event-ID", "is an id that lies in the future")
+            if is_time:
+                after = await read_id_before(client, stream, after)
             await read_all_after(client, stream, after, count=1)
         except ValueError:
             raise invalid_field("Last-Event-ID", "is no id of this stream") from None

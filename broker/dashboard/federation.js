@@ -73,7 +73,7 @@ export class Federation {
       /* the stream tells that nobody answers */
     }
     this.since_ms = now_ms;
-    this.stream.follow(`${now_ms - RECENT_MS}-0`);
+    this.stream.follow(String(now_ms - RECENT_MS));
   }
 
   stop() {

@@ -43,7 +43,7 @@ export class Stream {
     this.last = null;
   }
 
-  /** Follows until it is stopped. since: id of the place to begin at. */
+  /** Follows until it is stopped. since: time to begin at, in milliseconds since 1970. */
   async follow(since) {
     this.last = since;
     const over = this.ending.signal;
@@ -62,10 +62,8 @@ export class Stream {
         if (over.aborted) return;
         if (error instanceof ApiError && error.status === 401) return;
         if (error instanceof ApiError && error.status === 410) {
-          // A place before the oldest event of a young federation: all that is kept is younger.
-          this.last = begun ? error.problem.resume_after : "0-0";
-          if (begun) this.gap();
-          begun = true;
+          this.last = error.problem.resume_after;
+          this.gap();
           continue;
         }
       }

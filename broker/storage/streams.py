@@ -97,6 +97,12 @@ async def read_newest_id(client: redis.asyncio.Redis, stream: str) -> str:
     return _text(entries[0][0]) if entries else BEGINNING
 
 
+async def read_id_before(client: redis.asyncio.Redis, stream: str, position: str) -> str:
+    """Return the id of the newest entry before a position, which need not be that of an entry."""
+    entries: Any = await client.xrevrange(stream, f"({position}", count=1)
+    return _text(entries[0][0]) if entries else BEGINNING
+
+
 async def read_oldest_position(client: redis.asyncio.Redis, stream: str) -> str:
     """Return the position just before the oldest entry that is kept.
 

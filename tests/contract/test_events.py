@@ -3,6 +3,7 @@
 import logging
 import socket
 import struct
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -70,6 +71,17 @@ def test_events_are_narrowed(federation: Federation, client: Client) -> None:
     assert {one.event.cloud for one in client.events.stream(follow=False, cloud="east")} == {"east"}
     assert len(list(client.events.stream(follow=False, origin="b"))) == 3
     assert list(client.events.stream(follow=False, cloud="east", origin="b")) == []
+
+
+def test_a_time_stands_for_all_that_is_kept_from_then_on(federation: Federation, client: Client) -> None:
+    now_ms = round(1000 * time.time())
+    assert list(client.events.stream(follow=False, last_event_id=str(now_ms - 60_000))) == []
+    federation.join("east", (8,))
+    admit(client, 2)
+    wait_until(lambda: len(list(client.events.stream(follow=False))) == 2)
+    since = client.events.stream(follow=False, last_event_id=str(now_ms - 60_000))
+    assert [one.id for one in since] == [one.id for one in client.events.stream(follow=False)]
+    assert list(client.events.stream(follow=False, last_event_id=str(now_ms + 60_000))) == []
 
 
 def test_too_far_back(federation: Federation, api: httpx.Client, client: Client) -> None:
