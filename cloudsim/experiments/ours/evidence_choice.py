@@ -41,7 +41,10 @@ _JOBS, _LOG_BIRTHS = 3_000, 1_000
 _MACHINES = {"KTH": "6x16,1x4", "SDSC": "8x16", "NASA": "8x16"}
 _QUICK_HOURS, _QUICK_BIRTHS, _QUICK_REQUESTS = 240.0, 300, 300
 _ALL_PLATFORMS = "A to D, all platforms"
-_SHOWN = ("spot_requests", "spot_admitted", "evicted", "completed_of_requested")
+_SHOWN = (
+    "spot_requests", "spot_admitted", "evicted", "completed_of_requested",
+    "spot_core_hours_requested", "spot_core_hours_completed", "spot_core_hours_baseline",
+)  # fmt: skip
 
 
 def _row(role: str, bed: str, platform: str, history_lifetimes: float, row: Row) -> Row:
