@@ -8,10 +8,13 @@ the papers leave open").
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cloudsim.model.requests import Amounts
 
 #: Grid points for each wanted birth in the first day, after which the first table is made. More than one,
 #: because a birth without a free slot makes no sample.
@@ -119,3 +122,10 @@ def find_level(number: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     lowest_bit = (number & -number).astype(np.float64)
     return np.frexp(lowest_bit)[1].astype(np.int64) - 1
+
+
+def seed_of(seed: int, amounts: Amounts) -> int:
+    """Return the seed of a flavour: flavours of one size have births of their own."""
+    if not amounts:
+        return seed
+    return int.from_bytes(hashlib.blake2b(repr((seed, amounts)).encode(), digest_size=8).digest())

@@ -35,6 +35,7 @@ class OwnerGroup:
         ends the process with a status.
         """
         self._owners, self._refuse, self._fail = owners, refuse, fail
+        self._alone = next(iter(owners.values())) if len(owners) == 1 else None
         self._bells = {cloud: threading.Event() for cloud in owners}
 
     def open(self) -> None:
@@ -45,9 +46,8 @@ class OwnerGroup:
         NodesError
             When instances do not fit the nodes of a single cloud.
         """
-        if len(self._owners) == 1:
-            (owner,) = self._owners.values()
-            owner.open()
+        if self._alone is not None:
+            self._alone.open()
         else:
             for cloud in self._owners:
                 threading.Thread(
@@ -56,14 +56,13 @@ class OwnerGroup:
 
     def start(self) -> None:
         """Start the timetable of a single owner; several start theirs as they open."""
-        if len(self._owners) == 1:
-            (owner,) = self._owners.values()
-            owner.start()
+        if self._alone is not None:
+            self._alone.start()
 
     def attend(self, cloud: str) -> None:
         """Let the owner of a cloud handle what is in its inbox."""
-        if len(self._owners) == 1:
-            self._owners[cloud].attend()
+        if self._alone is not None:
+            self._alone.attend()
         else:
             self._bells[cloud].set()
 

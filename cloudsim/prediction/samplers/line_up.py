@@ -12,8 +12,6 @@ nodes that were closed or drained, and promises that were changed by extensions.
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +19,6 @@ from numpy.typing import NDArray
 
 from cloudsim.history.event_log import NO_GROUP, EventLog, StartDetails, log_fault, starts_among
 from cloudsim.model.requests import Amounts, Labels
-from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.history_chunks import Chunk
 from cloudsim.prediction.kernels.line_up_replays import (
     RANDOM,
@@ -34,7 +31,6 @@ from cloudsim.prediction.kernels.line_up_replays import (
 )
 from cloudsim.prediction.kernels.replays import copy_replays
 from cloudsim.prediction.samplers.replay import YOUNGEST_OF_ALL, ReplaySampler, SamplerSpec
-from cloudsim.prediction.samples import Samples
 from cloudsim.scheduling.eviction import ByKey
 from cloudsim.scheduling.lineups import lineup
 from cloudsim.scheduling.victims import InOrder
@@ -65,8 +61,7 @@ class LineUpSampler(ReplaySampler):
     """
 
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
-        super().__init__(spec, cores, share, shares)
-        self.amounts = amounts
+        super().__init__(spec, cores, share, shares, amounts)
         victims = lineup(spec.lineup).victims
         self._rules = rules_of(lineup(spec.lineup))
         self._key = (
@@ -75,7 +70,6 @@ class LineUpSampler(ReplaySampler):
         # Whether replays with virtual instances of different birth, or draw, can never be in equal states.
         self._births_differ = self._rules.cost.changes
         self._draws_differ = self._rules.order == RANDOM
-        self._grid = BirthGrid(seed_of(int(spec.seed), amounts), self.cores, spec.births)
         self._resources = spec.details.resources[1:]
         has, nodes = dict(amounts), len(spec.node_cores)
         further = np.array([has.get(name, 0) for name in self._resources], np.int64)
@@ -124,10 +118,6 @@ class LineUpSampler(ReplaySampler):
         except Exception:
             self._next_number = before
             raise
-
-    def samples(self) -> Samples:
-        """Return the samples known at ``until_s``; those of running virtual instances are right-censored."""
-        return replace(super().samples(), amounts=self.amounts)
 
     def _check(self, details: StartDetails, events: int) -> None:
         """Check the details that the kernel takes for granted, and learn new sets of labels."""
@@ -270,13 +260,6 @@ class LineUpSampler(ReplaySampler):
         return LineUpSpotLine(
             slot, ordinal, amounts, slots.start_s[slot], sla, order, key, draw, later, later_draw
         )
-
-
-def seed_of(seed: int, amounts: Amounts) -> int:
-    """Return the seed of a flavour: flavours of one size have births of their own."""
-    if not amounts:
-        return seed
-    return int.from_bytes(hashlib.blake2b(repr((seed, amounts)).encode(), digest_size=8).digest())
 
 
 def _draws(number: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 from cloudsim.history.event_log import EventLog
 from cloudsim.model.requests import Amounts
-from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.history_chunks import Chunk
 from cloudsim.prediction.reference.line_up import VIRTUAL, ReferenceLineUpCloud
-from cloudsim.prediction.samplers.line_up import seed_of
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
-from cloudsim.prediction.samples import Samples
 
 #: The most births that are followed, whatever is asked for.
 PLAIN_BIRTHS = 200
@@ -35,9 +32,7 @@ class PlainSampler(ReplaySampler):
 
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         spec = replace(spec, births=min(spec.births, PLAIN_BIRTHS))
-        super().__init__(spec, cores, share, shares)
-        self.amounts = amounts
-        self._grid = BirthGrid(seed_of(int(spec.seed), amounts), self.cores, spec.births)
+        super().__init__(spec, cores, share, shares, amounts)
         self._cloud = ReferenceLineUpCloud(spec)
         self._clouds: dict[int, ReferenceLineUpCloud] = {}  # by row
         self._events = EventLog.empty()
@@ -50,10 +45,6 @@ class PlainSampler(ReplaySampler):
         except Exception:
             self._events = before
             raise
-
-    def samples(self) -> Samples:
-        """Return the samples known at ``until_s``; those of running virtual instances are right-censored."""
-        return replace(super().samples(), amounts=self.amounts)
 
     def _count_free_slots(self, chunks: list[Chunk], count: int) -> NDArray[np.int32]:
         del chunks

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from cloudsim.history.event_log import RENEWAL, START_SPOT, EventLog
 from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
-from cloudsim.prediction.births import BirthGrid, find_level
+from cloudsim.model.requests import Amounts
+from cloudsim.prediction.births import BirthGrid, find_level, seed_of
 from cloudsim.prediction.history_chunks import MOST_CORES, Chunk, HistoryCutter
 from cloudsim.prediction.kernels.replays import base_replay, copy_replays, empty_replays, resize_replays
 from cloudsim.prediction.samples import Samples
@@ -146,7 +147,8 @@ def check_boundary(last_s: float, until_s: float) -> None:
 class ReplaySampler:
     """Samples the time until eviction of one size: all numbers, or the share with number % shares == share.
 
-    ``shares`` is odd, so that thinning by halves thins all shares alike.
+    ``shares`` is odd, so that thinning by halves thins all shares alike. ``amounts`` of other resources make
+    it a flavour of the size, with births and samples of its own; this replay looks at cores alone.
 
     Attributes
     ----------
@@ -154,13 +156,14 @@ class ReplaySampler:
         The boundary fed last, in seconds.
     """
 
-    def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1):
+    def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         cores = int(cores)  # sizes often come out of a numpy column
         check_share(cores, share, shares)
         self.spec, self.cores, self.share, self.shares = spec, cores, share, shares
+        self.amounts = amounts
         self.until_s = 0.0
         self._level = 0
-        self._grid = BirthGrid(int(spec.seed), cores, spec.births)
+        self._grid = BirthGrid(seed_of(int(spec.seed), amounts), cores, spec.births)
         # Births with a free slot so far, of all shares, by the largest power of two that divides the number.
         # Counts below ``_level`` are not kept up: the level never falls.
         self._valid = np.zeros(64, np.int64)
@@ -234,6 +237,7 @@ class ReplaySampler:
             np.minimum(duration_s, self.spec.horizon_s) + self.spec.grace_s,
             ~running & (duration_s < self.spec.horizon_s),
             np.zeros(len(duration_s), np.float64),
+            amounts=self.amounts,
         )
 
     # -- births ----------------------------------------------------------------------------------------------
