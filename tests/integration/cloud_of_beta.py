@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.integration.two_hosts import Host
+from tests.integration.hosts import Host
 from tests.support.wait import wait_until
 
 NAME, PORT = "ec2.beta.example", 8773

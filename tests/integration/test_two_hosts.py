@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cloud_of_beta import CloudOfBeta
-from tests.integration.two_hosts import Host, two_hosts
+from tests.integration.hosts import Host
+from tests.integration.two_hosts import two_hosts
 from tests.integration.worker_processes import ROOT
 from tests.support.wait import wait_until
 
