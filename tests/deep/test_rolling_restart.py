@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -23,7 +20,8 @@ import httpx
 import pytest
 
 from broker.identity.store import let_in_operator
-from tests.integration.worker_processes import ROOT, Processes
+from tests.integration.worker_processes import Processes
+from tests.support.balancer import balancer
 from tests.support.ports import free_port
 from tests.support.wait import wait_until
 
@@ -121,29 +119,13 @@ class Follower:
 @pytest.fixture
 def balanced(redis_url: str, tmp_path: Path) -> Iterator[tuple[Processes, list[int], int]]:
     """Processes, the ports of two APIs, and the port of the balancer before them."""
-    program = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
-    assert program, "install the Debian package haproxy"
     ports, port = [free_port(), free_port()], free_port()
-    config = (ROOT / "deploy/haproxy/haproxy.cfg").read_text()
-    for told, ours in (
-        (r"bind :8443 ssl crt \S+", f"bind 127.0.0.1:{port}"),
-        (r"alpha\.example:8000", f"127.0.0.1:{ports[0]}"),
-        (r"beta\.example:8000", f"127.0.0.1:{ports[1]}"),
-    ):
-        config, count = re.subn(told, ours, config)
-        assert count == 1, told
-    file = tmp_path / "haproxy.cfg"
-    file.write_text(config)
+    alpha, beta, listens = (f"127.0.0.1:{number}" for number in (*ports, port))
     with Processes(redis_url, tmp_path) as processes:
         processes.file.write_text(FEDERATION)
         let_in_operator(processes.client, processes.keys, "k")
-        with (tmp_path / "haproxy.log").open("wb") as log:
-            balancer = subprocess.Popen([program, "-db", "-f", file], stdout=log, stderr=log)
-        try:
+        with balancer(tmp_path, listens, alpha, beta):
             yield processes, ports, port
-        finally:
-            balancer.terminate()
-            balancer.wait(30)
 
 
 def test_a_rolling_restart_under_load_costs_at_most_one_retry(

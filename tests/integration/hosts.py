@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -25,7 +25,8 @@ LIMIT_S = 120.0
 USERS = "192.0.2.254"
 _TOOLS = ("bash", "ip", "nsenter", "unshare")
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h; os.setns comes with Python 3.12
-_HOST = 'hostname "$1"; ip link set lo up; touch "$2"; exec sleep infinity'
+#: The first process of a host: bash, since it also reaps the processes whose parents are gone.
+_HOST = 'hostname "$1"; ip link set lo up; touch "$2"; sleep infinity & wait'
 #: A unit is started again when it ends.
 _UNIT = 'while :; do "$@" || true; sleep 1; done'
 
@@ -71,7 +72,7 @@ class Host:
             (directory / part).mkdir(parents=True)
         self.name, self.directory, self.address = name, directory, f"192.0.2.{number}"
         self.port, self.card = f"port{number}", f"02:00:00:00:00:{number:02x}"
-        self._wire, self._units = wire, list[subprocess.Popen[bytes]]()
+        self._wire, self._units = wire, dict[str, subprocess.Popen[bytes]]()
         self._keeper: _Keeper | None = None
 
     @property
@@ -95,7 +96,7 @@ class Host:
         assert self._keeper is not None
         self._wire.cut(self)
         self._keeper.kill()
-        for unit in self._units:
+        for unit in self._units.values():
             unit.wait()
         self._units.clear()
         self._keeper = None
@@ -119,7 +120,21 @@ class Host:
                 self._inside("bash", "-c", _UNIT, unit, *command),
                 env={**self._environment, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
-        self._units.append(process)
+        self._units[unit] = process
+
+    def end(self, unit: str) -> None:
+        """Kill a unit's processes for good, if it runs."""
+        keeper = self._units.pop(unit, None)
+        if keeper is None:
+            return
+        (shell,) = psutil.Process(keeper.pid).children()
+        commands = shell.children(recursive=True)
+        shell.kill()
+        for command in commands:
+            with suppress(psutil.NoSuchProcess):
+                command.kill()
+        keeper.wait()
+        psutil.wait_procs(commands)
 
     def log_file(self, unit: str) -> Path:
         """Where a unit's process prints."""

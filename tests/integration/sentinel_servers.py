@@ -18,6 +18,21 @@ from tests.support.wait import wait_until
 NAME = "spotfed"
 #: A server that is silent for this long counts as dead.
 DOWN_AFTER_MS = 1_000
+SERVER_CONFIG = {
+    "save": "",
+    "appendonly": "yes",
+    "maxmemory_policy": "noeviction",
+    "repl_diskless_sync_delay": "0",
+}
+
+
+def sentinel_config(host: str, port: int, down_after_ms: int) -> str:
+    """The configuration of a Sentinel that is told of a primary."""
+    return (
+        f"sentinel monitor {NAME} {host} {port} 2\n"
+        f"sentinel down-after-milliseconds {NAME} {down_after_ms}\n"
+        f"sentinel failover-timeout {NAME} 5000\n"
+    )
 
 
 class Server:
@@ -70,18 +85,17 @@ class SentinelServers:
     """``servers[0]`` is the primary at first, the others its replicas."""
 
     def __init__(self, directory: Path, replicas: int = 1, **config: str):
-        options = [*("--save", ""), *("--appendonly", "yes")]
-        options += [*("--maxmemory-policy", "noeviction"), *("--repl-diskless-sync-delay", "0")]
-        for name, value in ({"appendfsync": "no"} | config).items():
-            options += [f"--{name.replace('_', '-')}", value]
+        options = [
+            word
+            for name, value in (SERVER_CONFIG | {"appendfsync": "no"} | config).items()
+            for word in (f"--{name.replace('_', '-')}", value)
+        ]
         self.servers = [Server(directory / f"server{n}", *options) for n in range(replicas + 1)]
         self.sentinels = []
         for n in range(3):
             sentinel = Server(directory / f"sentinel{n}", str(directory / f"sentinel{n}" / "sentinel.conf"))
             (sentinel.directory / "sentinel.conf").write_text(
-                f"sentinel monitor {NAME} 127.0.0.1 {self.servers[0].port} 2\n"
-                f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
-                f"sentinel failover-timeout {NAME} 5000\n"
+                sentinel_config("127.0.0.1", self.servers[0].port, DOWN_AFTER_MS)
             )
             sentinel.options.append("--sentinel")
             self.sentinels.append(sentinel)

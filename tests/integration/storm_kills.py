@@ -108,12 +108,15 @@ class Killers:
         """Until the budget is spent, or somebody sets its ``over``."""
         for thread in self._threads:
             thread.start()
-        while not self._budget.over.wait(0.5):
-            for child in self._local._supervisor.children:
-                child.failures = 0  # who dies often is started again at once
-        for thread in self._threads:
-            thread.join()
-        self._server.start()
+        try:
+            while not self._budget.over.wait(0.5):
+                for child in self._local._supervisor.children:
+                    child.failures = 0  # who dies often is started again at once
+        finally:
+            self._budget.over.set()
+            for thread in self._threads:
+                thread.join()
+            self._server.start()
 
     # -- victims ---------------------------------------------------------------------------------------------
 
@@ -170,9 +173,9 @@ class Killers:
         over = self._budget.over
         while not over.is_set():
             over.wait(rng.uniform(*victim.pause_s))
-            self._await_answers()
+            await_answers(self._budget, self._answered)
             if victim.streams and rng.random() < 0.7:
-                self._await_entry(rng.choice(list(victim.streams)))
+                await_entry(self._url, rng.choice(list(victim.streams)))
                 over.wait(rng.uniform(0.0, 0.02))
             mark, pid = _unless_away(victim.mark), victim.pid()
             if pid is None:
@@ -187,16 +190,19 @@ class Killers:
                     break
                 over.wait(_LOOK_S)
 
-    def _await_answers(self) -> None:
-        wanted, deadline_s = self._answered() + _ANSWERS_BETWEEN, time.monotonic() + _LULL_LIMIT_S
-        while self._answered() < wanted and time.monotonic() < deadline_s:
-            if self._budget.over.wait(_LOOK_S):
-                return
 
-    def _await_entry(self, stream: str) -> None:
-        """Returns when the next entry appears in a stream, or after a while."""
-        with suppress(redis.RedisError), connect(self._url) as client:
-            client.xread({stream: "$"}, block=round(_MOMENT_LIMIT_S * 1000))
+def await_answers(budget: Budget, answered: Callable[[], int]) -> None:
+    """Return once some users were answered, or after a while."""
+    wanted, deadline_s = answered() + _ANSWERS_BETWEEN, time.monotonic() + _LULL_LIMIT_S
+    while answered() < wanted and time.monotonic() < deadline_s:
+        if budget.over.wait(_LOOK_S):
+            return
+
+
+def await_entry(url: str, stream: str) -> None:
+    """Return when the next entry appears in a stream, or after a while."""
+    with suppress(redis.RedisError), connect(url) as client:
+        client.xread({stream: "$"}, block=round(_MOMENT_LIMIT_S * 1000))
 
 
 def _unless_away(ask: Callable[[], Any]) -> Any:

@@ -33,6 +33,7 @@ class Storm:
     released: list[str] = field(default_factory=list)
     heard: dict[str, Heard] = field(default_factory=dict)  # by subscriber
     failures: list[str] = field(default_factory=list)
+    admissions: list[tuple[float, float]] = field(default_factory=list)  # sent and answered, monotonic times
     quiet: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -54,10 +55,13 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
         for _ in range(rng.choice([1, 1, 1, 8])):
             number += 1
             batch.append(_wish(f"u{user}-{number}", rng))
+        sent_s = time.monotonic()
         try:
             results = (
                 [client.requests.submit(batch[0])] if len(batch) == 1 else client.requests.submit_many(batch)
             )
+            if any(isinstance(result, GrantedRequest) for result in results):
+                storm.admissions.append((sent_s, time.monotonic()))
             for request, result in zip(batch, results, strict=True):
                 assert request.id is not None
                 if isinstance(result, GrantedRequest | RefusedRequest):

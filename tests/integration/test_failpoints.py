@@ -32,9 +32,9 @@ from broker.storage.embedded_server import EmbeddedRedis
 from broker.webhooks.models import WebhookWish
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.webhooks.receiver import Receiver, receiving
-from tests.integration import kill_storm
+from tests.integration import storm_play
 from tests.integration.checker import check
-from tests.integration.kill_storm import KEYS, MEMBER, PREFIX, SPOT_CORES
+from tests.integration.storm_play import KEYS, MEMBER, PREFIX, SPOT_CORES
 from tests.integration.storm_users import Storm, listen_with_consumer
 from tests.integration.worker_processes import ROOT
 from tests.support.ports import free_port
@@ -145,19 +145,19 @@ class Site:
         """Every breach so far, once all has settled. The owner is held meanwhile: what is read must not
         change."""
         with self.calls() as client:
-            breaches = kill_storm._settle(self.client, client, self.storm)
-            breaches += kill_storm.ask_again(self.storm, client)
-        breaches += kill_storm._await_quotas(self.client)
+            breaches = storm_play.settle(self.client, client, self.storm)
+            breaches += storm_play.ask_again(self.storm, client)
+        breaches += storm_play.await_quotas(self.client)
         self._await_inbox()
         owner = self.processes["owner"]
         owner.send_signal(signal.SIGSTOP)
         try:
             findings = check(self.client, PREFIX)
-            breaches += kill_storm.judge(self.storm, findings)
-            breaches += kill_storm.fold_equals_inventory(self.client, self.file, findings)
+            breaches += storm_play.judge(self.storm, findings)
+            breaches += storm_play.fold_equals_inventory(self.client, self.file, findings)
             published = self.client.xlen(KEYS.events(CLOUD))
-            breaches += kill_storm._await_heard(self.storm.heard["consumer"], published, "consumer")
-            breaches += kill_storm.judge_heard(self.storm, {CLOUD: published})
+            breaches += storm_play.await_heard(self.storm.heard["consumer"], published, "consumer")
+            breaches += storm_play.judge_heard(self.storm, {CLOUD: published})
         finally:
             owner.send_signal(signal.SIGCONT)
         return breaches
