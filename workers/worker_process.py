@@ -25,6 +25,7 @@ from celery.concurrency import solo
 from celery.events.dispatcher import EventDispatcher
 from celery.exceptions import SecurityWarning
 from celery.worker import control, state
+from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
 from kombu import Queue
 from kombu.utils.url import maybe_sanitize_url
@@ -169,17 +170,22 @@ def run_worker(
     name: str,
     queues: Sequence[str],
     pool: str,
-    when_ready: Callable[[], None] = lambda: None,
+    when_ready: Callable[[Callable[[str], None]], None] = lambda _consume: None,
 ) -> int:
     """Run a worker in this process until it is told to stop; return its exit status.
 
     ``pool`` is "prefork", with one process, or "solo". Celery gives ``name`` letters that no other has.
+    ``when_ready`` gets a function by which any thread makes the worker take messages from one queue more.
     """
 
-    def ready(**_: object) -> None:
+    def ready(sender: Consumer, **_: object) -> None:
+        def consume(queue: str) -> None:
+            app.amqp.queues.select_add(app.amqp.queues[queue])  # for each connection from the next one on
+            sender.call_soon(sender.add_task_queue, queue)
+
         if pool == "solo":
             signal.signal(signal.SIGTERM, _stop_after_task)
-        when_ready()
+        when_ready(consume)
 
     signals.worker_ready.connect(ready, weak=False)
     worker = app.Worker(

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     manager = JobManager(JobAdvancer(store, works, effects, observer), store, servers, effects, events)
     worker_process.register_task(app, ADVANCE, [job_queue()], manager.ring)
 
-    def ready() -> None:
+    def ready(_consume: object) -> None:
         gc_tuning.tune_gc()
         manager.start()
 

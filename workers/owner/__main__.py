@@ -23,7 +23,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,7 @@ from workers.owner.owner_group import OwnerGroup
 from workers.owner.process import OwnerProcess, OwnerProcessSpec, epochs_directory
 from workers.owner.recovery import Recovery
 from workers.owner.refresh_schedule import wall_time_sizes
+from workers.owner.standby import Standby
 from workers.owner.state import OwnerSpec
 from workers.owner.stats import OwnerStatsPublisher
 
@@ -106,6 +107,37 @@ def load_process_specs(options: argparse.Namespace, config: Settings) -> list[Ow
     federation = load_federation(options.federation, config.data, until_s=until_s)
     clouds = [member.spec.id for member in federation.clouds] if options.all else options.cloud
     return [process_spec(cloud, options, config, federation) for cloud in dict.fromkeys(clouds)]
+
+
+class SpecFile:
+    """The federation file, as it was read last for the clouds of this process. Raises InputError."""
+
+    def __init__(self, options: argparse.Namespace, config: Settings):
+        self._options, self._config, self._lock = options, config, threading.Lock()
+        self._stamp = self._look()
+        #: Specifications by cloud.
+        self.specs = self._load()
+
+    def read_again(self, cloud: str) -> OwnerProcessSpec:
+        """Return the specification of a cloud, from the file as it is now; one that is wrong is logged."""
+        with self._lock:
+            try:
+                if (stamp := self._look()) != self._stamp:
+                    self.specs |= self._load()
+                    self._stamp = stamp
+            except InputError as error:
+                log.error("federation file not taken", why=str(error))  # noqa: TRY400
+            return self.specs[cloud]
+
+    def _load(self) -> dict[str, OwnerProcessSpec]:
+        return {spec.info.id: spec for spec in load_process_specs(self._options, self._config)}
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            status = self._options.federation.stat()
+        except OSError:
+            return 0, 0  # reading it says what is wrong
+        return status.st_mtime_ns, status.st_size
 
 
 def process_spec(
@@ -223,12 +255,16 @@ def _with_catalogue(spec: OwnerProcessSpec, catalogue: CatalogueReader) -> Owner
     return replace(spec, owner=replace(spec.owner, catalogue=catalogue))
 
 
-def _follow_version(speaking: FederationVersion, infos: Sequence[tuple[Journal, CloudInfo]]) -> None:
+def _read_again(file: SpecFile, cloud: str, catalogue: CatalogueReader) -> OwnerProcessSpec:
+    return _with_catalogue(file.read_again(cloud), catalogue)
+
+
+def _follow_version(speaking: FederationVersion, owners: Mapping[str, OwnerProcess]) -> None:
     """Publish what these members are again once all members read the version that can say all of it."""
     if not speaking.is_final:
         speaking.follow(threading.Event())
-        for journal, info in infos:
-            until_answered(partial(journal.publish_info, info))
+        for owner in owners.values():
+            owner.publish_info()
 
 
 def _tell_misfit(client: redis.Redis, keys: RedisKeys, error: NodesError) -> None:
@@ -239,7 +275,7 @@ def _tell_misfit(client: redis.Redis, keys: RedisKeys, error: NodesError) -> Non
 
 
 def _make_owners(
-    specs: Sequence[OwnerProcessSpec],
+    file: SpecFile,
     signers: Sequence[MessageSigner],
     config: Settings,
     app: Celery,
@@ -250,12 +286,11 @@ def _make_owners(
     keys = RedisKeys(config.key_prefix)
     owners: dict[str, OwnerProcess] = {}
     recorded: list[Spans] = []
-    infos: list[tuple[Journal, CloudInfo]] = []
 
     def send(queue: str, batch: Batch) -> None:
         send_batch(app, queue, json.loads(write_message(batch, speaking())))
 
-    for spec, signing in zip(specs, signers, strict=True):
+    for spec, signing in zip(file.specs.values(), signers, strict=True):
         cloud = spec.info.id
         journal = Journal(
             client,
@@ -266,20 +301,23 @@ def _make_owners(
             events_kept=config.events_kept,
             replication=Replication(client, config),
         )
-        infos.append((journal, spec.info))
+        archive = Archive(archive_directory(config.state_dir, config.key_prefix, cloud))
+        epochs = EpochFile(epochs_directory(config.state_dir, config.key_prefix), cloud)
+        catalogue = CatalogueReader(client, keys, cloud, signing)
         spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": cloud})
         recorded += [] if spans is None else [spans]
         owners[cloud] = OwnerProcess(
-            _with_catalogue(spec, CatalogueReader(client, keys, cloud, signing)),
+            _with_catalogue(spec, catalogue),
             config,
             journal,
             send,
             exit_now,
-            Archive(archive_directory(config.state_dir, config.key_prefix, cloud)),
+            archive,
             OwnerStatsPublisher(journal, time.monotonic),
             spans,
+            Standby(journal, archive, epochs, partial(_read_again, file, cloud, catalogue)),
         )
-    threading.Thread(target=_follow_version, args=(speaking, infos), daemon=True).start()
+    threading.Thread(target=_follow_version, args=(speaking, owners), daemon=True).start()
     return owners, recorded
 
 
@@ -291,11 +329,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = settings()
         require_state_dir(config)
-        specs = load_process_specs(options, config)
-        clouds = [spec.info.id for spec in specs]
+        file = SpecFile(options, config)
+        clouds = [*file.specs]
         app = worker_process.create_app(config, clouds[0])
         if options.check:
-            return max(check(spec.owner, config) for spec in specs)
+            return max(check(spec.owner, config) for spec in file.specs.values())
         worker_process.require_safe_queue(config)
         signers = [MessageSigner.from_settings(config, cloud_party(cloud)) for cloud in clouds]
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
@@ -305,7 +343,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
 
-    owners, spans = _make_owners(specs, signers, config, app, client, speaking)
+    owners, spans = _make_owners(file, signers, config, app, client, speaking)
 
     def refuse(error: NodesError) -> NoReturn:
         _tell_misfit(client, keys, error)
@@ -330,18 +368,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             group.make_way(found, start_again)
 
-    def ready() -> None:
+    def ready(consume: Callable[[str], None]) -> None:
         gc_tuning.tune_gc()
-        group.start()
+        group.start(lambda cloud: consume(cloud_queue(cloud)))
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload, daemon=True).start())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     try:
-        group.open()
+        opened = group.open()
         return worker_process.run_worker(
             app,
             name=f"cloud.{clouds[0]}",
-            queues=[*bells],
+            queues=[*map(cloud_queue, opened)],
             pool="solo",
             when_ready=ready,
         )

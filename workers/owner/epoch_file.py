@@ -32,13 +32,18 @@ class EpochFile:
         make_private_directory(self._path.parent)
         write_private_file(self._path, json.dumps(content).encode())
 
+    def token(self) -> str:
+        """Return the token of the process that wrote the file, or ''."""
+        token = self._content().get("token")
+        return token if isinstance(token, str) else ""
+
     def dead(self) -> str:
         """Return the token of the process that wrote the file if it ran on this machine and is dead, else ''.
 
         Should it live after all, the next epoch fences it.
         """
-        token = self._content().get("token")
-        return token if isinstance(token, str) and self._lives() is False else ""
+        token = self.token()
+        return token if token and self._lives() is False else ""
 
     def pid(self) -> int | None:
         """Return the id of the process that wrote the file if it lives on this machine, else None."""

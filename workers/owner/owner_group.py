@@ -20,7 +20,8 @@ class OwnerGroup:
     """Runs the owners of the clouds of one process.
 
     A single owner works in the thread that calls it. Of several, each has a thread: none waits while another
-    one waits for its lease, recovers, or stays at its inbox.
+    one waits for its lease, recovers, or stays at its inbox. The doorbells of a cloud are taken once it is
+    open: until then they are those of the process that owns it.
     """
 
     def __init__(
@@ -37,9 +38,13 @@ class OwnerGroup:
         self._owners, self._refuse, self._fail = owners, refuse, fail
         self._alone = next(iter(owners.values())) if len(owners) == 1 else None
         self._bells = {cloud: threading.Event() for cloud in owners}
+        self._lock = threading.Lock()
+        self._is_any_open = threading.Event()
+        self._opened: list[str] = []
+        self._listen: Callable[[str], None] | None = None
 
-    def open(self) -> None:
-        """Open a single owner, or begin to open several.
+    def open(self) -> list[str]:
+        """Open a single owner, or begin to open several; return the clouds that are open, once one is.
 
         Raises
         ------
@@ -48,16 +53,23 @@ class OwnerGroup:
         """
         if self._alone is not None:
             self._alone.open()
-        else:
-            for cloud in self._owners:
-                threading.Thread(
-                    target=self._serve, args=(cloud,), name=f"cloud {cloud}", daemon=True
-                ).start()
+            return [*self._owners]
+        for cloud in self._owners:
+            threading.Thread(target=self._serve, args=(cloud,), name=f"cloud {cloud}", daemon=True).start()
+        self._is_any_open.wait()
+        return [*self._opened]
 
-    def start(self) -> None:
-        """Start the timetable of a single owner; several start theirs as they open."""
+    def start(self, listen: Callable[[str], None]) -> None:
+        """Start the timetable of a single owner; several start theirs as they open.
+
+        listen: takes the doorbells of one cloud more.
+        """
         if self._alone is not None:
             self._alone.start()
+        with self._lock:
+            self._listen = listen
+            for cloud in self._opened:
+                listen(cloud)
 
     def attend(self, cloud: str) -> None:
         """Let the owner of a cloud handle what is in its inbox."""
@@ -88,6 +100,11 @@ class OwnerGroup:
         try:
             owner.open()
             owner.start()
+            with self._lock:
+                self._opened.append(cloud)
+                if self._listen is not None:
+                    self._listen(cloud)
+            self._is_any_open.set()
             while True:
                 bell.wait()
                 bell.clear()

@@ -45,30 +45,36 @@ class OwnerLease:
         self.epoch = 0
         self.last_id, self.last_hash = "0-0", BEGINNING  # of the latest entry that the owner's state holds
 
-    def begin(self) -> None:
-        """Open the next epoch once no other process is the owner; ``keep`` must then keep the lease."""
-        waiting = False
-        while True:
-            epoch = until_answered(self._acquire)
-            if epoch is not None:
-                break
+    def begin(self, look: Callable[[], None] = lambda: None) -> bool:
+        """Open the next epoch once no other process is the owner; ``keep`` must then keep the lease.
+
+        ``look`` is called again and again while another one is. Returns whether one was.
+        """
+        archived_epoch, waiting = self._read_archived_epoch(), False
+        while (epoch := until_answered(lambda: self._acquire(archived_epoch))) is None:
             if not waiting:
                 waiting = True
                 log.warning(
                     "another process owns this cloud; waiting for its lease", cloud=self._journal.cloud
                 )
+            look()
             time.sleep(self._ttl_s / 4)
         failpoint(Failpoint.OWNER_ACQUIRED)
         self.epoch = epoch
         self._file.write(epoch, self.token)
+        return waiting
 
-    def _acquire(self) -> int | None:
-        floor, archive = self._file.read(), self._archive
-        if archive is not None:
-            with suppress(OSError, ArchiveError):  # recovery says what is wrong with it
-                archived = archive.newest()
-                floor = max(floor, archived.place[0] if archived else 0)
+    def _acquire(self, archived_epoch: int) -> int | None:
+        last = None if self._archive is None else self._archive.last
+        floor = max(self._file.read(), archived_epoch, 0 if last is None else last.place[0])
         return self._journal.acquire(self.token, self._ttl_s, floor, self._file.dead())
+
+    def _read_archived_epoch(self) -> int:
+        if self._archive is not None:
+            with suppress(OSError, ArchiveError):  # recovery says what is wrong with it
+                archived = self._archive.newest()
+                return archived.place[0] if archived else 0
+        return 0
 
     def continue_after(self, last_id: str, last_hash: str) -> None:
         """Name the journal entry that the next commit continues."""

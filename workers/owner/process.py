@@ -64,6 +64,7 @@ from workers.owner.recovery import Recovery
 from workers.owner.refresh_schedule import RefreshSchedule
 from workers.owner.request_log import RequestLogger
 from workers.owner.snapshots import Snapshot
+from workers.owner.standby import Standby
 from workers.owner.state import OwnerSpec
 from workers.owner.stats import OwnerStatsPublisher
 from workers.owner.table_refresh import Refresher, Sampling
@@ -113,7 +114,8 @@ class OwnerProcess:
     """Owns one cloud for as long as the process lives.
 
     ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process. ``archive`` is that
-    of the journal, which is never cut without one. ``stats`` and ``spans`` are for operators.
+    of the journal, which is never cut without one. ``stats`` and ``spans`` are for operators. ``standby``
+    is what it does while another process owns the cloud.
     """
 
     def __init__(
@@ -126,8 +128,9 @@ class OwnerProcess:
         archive: Archive | None = None,
         stats: OwnerStatsPublisher | None = None,
         spans: Spans | None = None,
+        standby: Standby[OwnerProcessSpec] | None = None,
     ):
-        self._spec, self._settings, self._journal = spec, settings, journal
+        self._settings, self._journal, self._standby = settings, journal, standby
         self._send, self._fail = send, fail
         self._stats = stats or OwnerStatsPublisher(None, time.monotonic)
         self._request_log = RequestLogger(journal.cloud, spans)
@@ -137,10 +140,9 @@ class OwnerProcess:
         self._archiver = Archiver(archive, self._lease, settings)
         self._recovery = Recovery(journal, archive, settings.journal_kept, settings.events_kept)
         self._since_snapshot = 0  # number of entries
-        self._schedule = RefreshSchedule(spec.owner.cloud, spec.sizes)
+        self._take_spec(spec)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._owner = Owner(spec.owner)
         self._refresher = Refresher(self._sampling(), journal, send, time.monotonic)
         self._clock, self._cursor = CloudClock(0.0, time.monotonic(), spec.speed), "0-0"
         self._done_of_entry = 0  # number of commands handled of the entry after the cursor
@@ -149,6 +151,11 @@ class OwnerProcess:
         self._ticked = "0-0"
         self._advertised_s, self._owes_advert = -math.inf, False  # on the monotonic clock; was one left out?
         self._unpublished: QuantileTable | None = None
+
+    def _take_spec(self, spec: OwnerProcessSpec) -> None:
+        self._spec = spec
+        self._schedule = RefreshSchedule(spec.owner.cloud, spec.sizes)
+        self._owner = Owner(spec.owner)
 
     def _sampling(self) -> Sampling:
         cloud, spec = self._spec.owner.cloud, self._spec
@@ -164,17 +171,20 @@ class OwnerProcess:
 
         Raises NodesError where instances do not fit the nodes; ``close`` must then follow.
         """
-        cloud = self._spec.owner.cloud
+        cloud, standby = self._spec.owner.cloud, self._standby
         warm_up(cloud.lineup)  # before requests wait for it
         if cloud.products.pools is None and not is_compiled(cloud.lineup):
             log.warning("line-up in plain Python: its tables are slow", cloud=cloud.id, samples=PLAIN_BIRTHS)
-        self._lease.begin()
+        has_waited = self._lease.begin() if standby is None else self._lease.begin(standby.look)
         threading.Thread(target=self._lease.keep, args=(self._fenced,), name="lease", daemon=True).start()
+        if has_waited and standby is not None:
+            standby.end()
+            self._take_spec(standby.read_spec())
         self._refresher = Refresher(self._sampling(), self._journal, self._send, time.monotonic)
         with self._guarded():
             self._recover()
             self._cursor = until_answered(self._journal.cursor)
-            until_answered(lambda: self._journal.publish_info(self._spec.info))
+            self.publish_info()
             if self._spec.owner.cloud.disclosure is not Disclosure.FULL:
                 until_answered(self._journal.withdraw_table)  # that of an owner that disclosed more
             self._begin_time()
@@ -198,9 +208,16 @@ class OwnerProcess:
                 log.error("nodes not taken", cloud=cloud.id, why=describe_misfits(cloud, misfits))
             yield not misfits
 
+    def publish_info(self) -> None:
+        """Publish what this member is, unless it is another process that does."""
+        if self._lease.epoch:
+            until_answered(lambda: self._journal.publish_info(self._spec.info))
+
     def close(self) -> None:
         """Stop, and let the next owner in."""
         self._stopping.set()
+        if self._standby is not None:
+            self._standby.end()
         self._lease.end()
         self._archiver.close()
 

@@ -60,6 +60,7 @@ class Recovery:
         self._journal, self._archive = journal, archive
         self._journal_kept, self._events_kept = journal_kept, events_kept
         self._last_id, self._last_hash, self._folded = "0-0", BEGINNING, 0
+        self._first_id = ""  # of the journal, when its snapshot was copied last
 
     def run(self, spec: OwnerSpec, token: str, epoch: int) -> Recovered:
         """Return the recovered owner. Raises JournalError, Fenced, redis.RedisError; may be called again."""
@@ -119,6 +120,35 @@ class Recovery:
             log.error("archive not usable", cloud=self._journal.cloud, why=str(error))  # noqa: TRY400
             archive.abandon()
         return False
+
+    def copy_journal(self) -> None:
+        """Give the archive what is new in the journal, with its snapshot, while another process is the owner.
+
+        Raises ArchiveError, OSError, redis.RedisError; may be called again.
+        """
+        archive, entries = self._archive, self._journal.entries
+        assert archive is not None
+        if not archive.is_open:
+            archive.open()
+        last, first = archive.last, entries.first()
+        if first is None:
+            return
+        # An archive must reach back to its snapshot. So one that begins late gets that of the journal, which
+        # is replaced as the journal is cut.
+        snapshot = entries.snapshot() if first.id != self._first_id else None
+        is_behind = last is not None and first.place > last.place
+        newer = entries.after("0-0" if last is None else last.id)
+        entry = next(newer, None)
+        if last is not None and entry is not None and entry.hash and not entry.continues(last.hash):
+            if not is_behind:
+                raise ArchiveError(f"journal entry {entry.id} does not continue {last.id} of the archive")
+            log.warning("archive has a gap", cloud=self._journal.cloud, after=last.id, before=entry.id)
+        if entry is not None:
+            self._add(chain([entry], newer))
+            archive.sync()
+        if snapshot is not None:
+            archive.write_snapshot(snapshot)
+        self._first_id = first.id
 
     def _reconcile(self, token: str, epoch: int) -> None:
         """Give journal and archive each what only the other has."""
