@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if 
 TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-integration test-deep lint format figures notebook docs bench bench-api bench-workers bench-nova kills chaos simulate acceptance jobs lock clean papers
+.PHONY: help setup demo up test test-integration test-deep lint format figures notebook docs bench bench-api bench-workers bench-nova kills storm-hosts chaos simulate acceptance jobs lock clean papers
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -155,6 +155,12 @@ bench-nova: setup $(NOVA)/.ready  ## the preemption paper's Figure 2 beside Open
 
 kills: setup  ## kill -9 Redis, owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
 	$(BIN)/python -m tests.integration.kill_storm --kills 200
+
+KILLS ?= 60
+SEED ?= 1
+
+storm-hosts: setup  ## kill three hosts KILLS=60 times, drawn from SEED=1, primaries included, then judge (root; half an hour)
+	$(BIN)/python -m tests.integration.host_storm --kills $(KILLS) --seed $(SEED)
 
 simulate: setup  ## the federation on virtual time with faults drawn from seeds, for ten minutes
 	$(BIN)/python -m tests.simulation --from now --minutes 10 --jobs $(JOBS)

@@ -26,20 +26,23 @@ from broker.storage.tls import redis_tls
 PORT = 26379
 #: How long one Sentinel may take to answer, before the next one is asked.
 ANSWER_TIMEOUT_S = 1.0
+#: How long a host may take to accept a connection: its kernel does that, however busy the host is.
+SENTINEL_CONNECT_TIMEOUT_S, PRIMARY_CONNECT_TIMEOUT_S = 0.5, 2.0
 
 #: How often a pool looks whether the primary is another one.
 LOOK_S = 2.0
 #: How long one that did not answer is left alone, unless no other answers.
 SILENT_S = 5.0
 
-#: A host that is gone closes no connections: its silence ends those that wait for it, pub/sub among them.
+#: A host that is gone closes no connections: its silence ends those that wait for it, pub/sub among them,
+#: about when another server is promoted. The kernel of a host that is only busy acknowledges what it gets.
 KEEPALIVE: dict[int, int] = {
     getattr(socket, name): value
     for name, value in {
-        "TCP_KEEPIDLE": 2,
+        "TCP_KEEPIDLE": 1,
         "TCP_KEEPINTVL": 1,
-        "TCP_KEEPCNT": 3,
-        "TCP_USER_TIMEOUT": 5_000,  # ms
+        "TCP_KEEPCNT": 2,
+        "TCP_USER_TIMEOUT": 3_000,  # ms
     }.items()
     if hasattr(socket, name)
 }
@@ -181,7 +184,7 @@ class SentinelAddress:
         return {
             "retry": Retry(NoBackoff(), 0),
             "socket_timeout": ANSWER_TIMEOUT_S,
-            "socket_connect_timeout": ANSWER_TIMEOUT_S,
+            "socket_connect_timeout": SENTINEL_CONNECT_TIMEOUT_S,
             **({"ssl": True} if self.tls else {}),
             **self.tls,
             **self.sentinel_login,
@@ -207,7 +210,8 @@ class SentinelAddress:
 
     def _server_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         fixed = {"db": self.db, "socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
-        return fixed | ({"ssl": True} if self.tls else {}) | dict(self.tls) | dict(self.login) | dict(options)
+        fixed |= ({"ssl": True} if self.tls else {}) | dict(self.tls) | dict(self.login) | dict(options)
+        return fixed | {"socket_connect_timeout": PRIMARY_CONNECT_TIMEOUT_S}
 
     def celery_url(self) -> str:
         """Return the address as Celery has it: one URL for each Sentinel, with the login for the servers."""
@@ -221,6 +225,7 @@ class SentinelAddress:
         return {
             "master_name": self.service,
             "sentinel_kwargs": self.sentinel_options,
+            "socket_connect_timeout": PRIMARY_CONNECT_TIMEOUT_S,
             "socket_keepalive_options": KEEPALIVE,
         }
 

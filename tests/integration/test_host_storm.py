@@ -1,4 +1,4 @@
-"""A short form of the storm of hosts (``make storm-hosts``): machines die, and nothing that was promised is lost."""
+"""A short form of the storm of hosts (``make storm-hosts``): nothing that was promised is lost with one."""
 
 from __future__ import annotations
 
