@@ -114,8 +114,10 @@ class WaitingPool(redis.asyncio.ConnectionPool):
             self._free.release()
 
     async def ensure_connection(self, connection: Any) -> None:
-        """Connect, and anew where a server was demoted since the connection was made."""
-        if getattr(connection, "demotions", DemotedError.count) != DemotedError.count:
+        """Connect, and anew where the connection has ended, or a server was demoted since it was made."""
+        writer = connection._writer
+        has_ended = writer is not None and writer.transport.is_closing()
+        if has_ended or getattr(connection, "demotions", DemotedError.count) != DemotedError.count:
             await connection.disconnect()
         connection.demotions = DemotedError.count
         await super().ensure_connection(connection)

@@ -58,6 +58,8 @@ class _Lean(AbstractConnection):
             check_health = False
         writer = self._writer
         if isinstance(command, list) and self.is_connected and writer is not None:
+            if writer.transport.is_closing():  # uvloop raises RuntimeError
+                raise redis.ConnectionError("the connection has ended")
             writer.writelines(command)
             if writer.transport.get_write_buffer_size() <= _SENT_AHEAD_BYTES:
                 return

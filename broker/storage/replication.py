@@ -88,15 +88,13 @@ class Replication:
         redis.RedisError
             When Redis is away, or replicas lack it; the write may have been done nevertheless.
         """
-        deadline_s = time.monotonic() + LONGEST_WAIT_S
+        deadline_s, wait_ms = time.monotonic() + LONGEST_WAIT_S, FIRST_WAIT_MS
         while True:
             with self._client.pipeline(transaction=False) as pipeline:
                 connection: Any = self._client.connection_pool.get_connection()
                 pipeline.connection = connection
                 write(pipeline)
-                pipeline.wait(
-                    0 if self._is_alone else self._count, WAIT_MS if self._is_short else FIRST_WAIT_MS
-                )
+                pipeline.wait(0 if self._is_alone else self._count, wait_ms)
                 if self._is_short:
                     pipeline.info("replication")  # on the same connection: it is true of this server
                 answer, reached, *told = pipeline.execute(raise_on_error=False)
@@ -111,6 +109,7 @@ class Replication:
                 self._is_alone = self._may_be_alone(told[0], (connection.host, connection.port))
                 if self._is_alone:
                     return answer
+                wait_ms = WAIT_MS
             self._note_short(True)
             if time.monotonic() > deadline_s:
                 raise DemotedError(

@@ -31,7 +31,7 @@ SENTINEL_CONNECT_TIMEOUT_S, PRIMARY_CONNECT_TIMEOUT_S = 0.5, 2.0
 
 #: How often a pool looks whether the primary is another one.
 LOOK_S = 2.0
-#: How long one that did not answer is left alone, unless no other answers.
+#: How long one that did not answer is left alone, if most answer.
 SILENT_S = 5.0
 
 #: A host that is gone closes no connections: its silence ends those that wait for it, pub/sub among them,
@@ -47,6 +47,9 @@ KEEPALIVE: dict[int, int] = {
     if hasattr(socket, name)
 }
 
+#: Until when Sentinels that did not answer are left alone, by the addresses of all. A process waits once.
+_silent_until_s: dict[tuple[tuple[str, int], ...], list[float]] = {}
+
 
 class Sentinels:
     """Asks all Sentinels where the primary is, and believes the one that knows of the latest failover.
@@ -55,14 +58,15 @@ class Sentinels:
     server that was demoted, which may be back by then, and takes writes until it is told.
     """
 
-    def __init__(self, clients: Sequence[redis.Redis]):
+    def __init__(self, clients: Sequence[redis.Redis], silent_until_s: list[float] | None = None):
+        """Ask nobody yet. ``silent_until_s``: until when each is left alone; others may share it."""
         self.clients = clients
-        self._silent_until_s = [0.0] * len(clients)
+        self._silent_until_s = [0.0] * len(clients) if silent_until_s is None else silent_until_s
 
     def ask(self, service: str) -> tuple[list[Mapping[str, Any]], list[str]]:
         """Return what Sentinels say of a primary, and the errors of those that do not answer.
 
-        One that did not answer a moment ago is asked only if no other answers.
+        One that did not answer a moment ago is asked only if fewer than most of them answer.
         """
         states: list[Mapping[str, Any]] = []
         errors: list[str] = []
@@ -70,7 +74,7 @@ class Sentinels:
         for number in sorted(
             range(len(self.clients)), key=lambda number: self._silent_until_s[number] > now_s
         ):
-            if states and self._silent_until_s[number] > now_s:
+            if 2 * len(states) > len(self.clients) and self._silent_until_s[number] > now_s:
                 break
             try:
                 masters = cast("Mapping[str, Any]", self.clients[number].sentinel_masters())
@@ -192,7 +196,8 @@ class SentinelAddress:
 
     def sentinels(self) -> Sentinels:
         """Return a client of all Sentinels."""
-        return Sentinels([redis.Redis(host, port, **self.sentinel_options) for host, port in self.hosts])
+        clients = [redis.Redis(host, port, **self.sentinel_options) for host, port in self.hosts]
+        return Sentinels(clients, _silent_until_s.setdefault(self.hosts, [0.0] * len(clients)))
 
     def pool(self, **options: Any) -> PrimaryPool:
         """Return a pool of connections to the primary."""
