@@ -12,14 +12,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from broker.client import Client, GrantedRequest, NotFoundError, RefusedRequest
-from broker.contract import Advert
+from broker.contract import Advert, SpotRequest
 from broker.journal.journal import Journal
 from broker.schemas.api_keys import KeyWish
 from broker.schemas.members import MemberWish
@@ -29,7 +29,15 @@ from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.file import load_federation
 from tests.integration.checker import Findings, check
 from tests.integration.storm_kills import Budget
-from tests.integration.storm_users import Storm, listen_plainly, listen_to_api, listen_with_consumer, submit
+from tests.integration.storm_users import (
+    PROBER,
+    Storm,
+    listen_plainly,
+    listen_to_api,
+    listen_with_consumer,
+    probe,
+    submit,
+)
 from tests.support.wait import wait_until
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
@@ -70,15 +78,22 @@ class Scene:
 
 
 def play(
-    scene: Scene, state: Storm, budget: Budget, seed: int, longest_s: float, kill: Callable[[], None]
+    scene: Scene,
+    state: Storm,
+    budget: Budget,
+    seed: int,
+    longest_s: float,
+    kill: Callable[[], None],
+    probers: int = 0,
 ) -> dict[str, Any]:
     """Let users and listeners do what they do until ``kill`` returns, and judge; the result has all breaches.
 
     ``kill`` gets no kill of the budget later than after ``longest_s``, or when the user interrupts.
+    ``probers``: so many threads ask for what they get whenever somebody answers.
     """
     rng, breaches = random.Random(seed), list[str]()
     with ExitStack() as stack:
-        key = _member_key(scene)
+        key = _member_key(scene, MEMBER, SPOT_CORES)
         judging, *clients = (
             stack.enter_context(Client(scene.api_url, key, deadline_s=PATIENCE_S)) for _ in range(1 + USERS)
         )
@@ -86,6 +101,10 @@ def play(
             threading.Thread(target=submit, args=(state, client, user, random.Random(rng.random())))
             for user, client in enumerate(clients)
         ]
+        probing = stack.enter_context(
+            Client(scene.api_url, _member_key(scene, PROBER, None), deadline_s=PATIENCE_S)
+        )
+        users += [threading.Thread(target=probe, args=(state, probing, number)) for number in range(probers)]
         hearing = stack.enter_context(scene.client(LISTENER_GIVES_UP_S))
         state.heard = {"api": [], "consumer": [], "plain pub/sub": []}
         through_api, with_consumer, plainly = state.heard.values()
@@ -116,7 +135,7 @@ def play(
                 breaches.append("a user still waits for an answer")
         redis_client = stack.enter_context(connect(url))
         breaches += settle(redis_client, judging, state)
-        breaches += ask_again(state, judging)
+        breaches += ask_again(state, judging, state.requests) + ask_again(state, probing, state.probes)
         breaches += await_quotas(redis_client)
         breaches += await_heard(through_api, redis_client.xlen(KEYS.all_events), "api")
         scene.stop()
@@ -144,11 +163,11 @@ def play(
     }
 
 
-def _member_key(scene: Scene) -> str:
-    """The users are one member, whose spot has a cap."""
+def _member_key(scene: Scene, name: str, spot_cores: int | None) -> str:
+    """The users are one member, whose spot has a cap; the probers another one, without."""
     with scene.client() as operator:
-        operator.members.add(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
-        return operator.api_keys.create(KeyWish(principal=MEMBER)).key
+        operator.members.add(MemberWish(name=name, spot_cores=spot_cores))
+        return operator.api_keys.create(KeyWish(principal=name)).key
 
 
 def budget_of(kills: int, state: Storm) -> Budget:
@@ -172,13 +191,14 @@ def judge(storm: Storm, findings: Findings) -> list[str]:
     """Every breach, in words."""
     breaches = [*findings.breaches, *storm.failures]
     leases = Counter(storm.granted())
+    admitted = {lease.rsplit(".", 1)[0] for lease in findings.admitted}
     breaches += [f"lease {lease} was given to {n} requests" for lease, n in leases.items() if n > 1]
     for request, answer in storm.answers.items():
         if isinstance(answer, GrantedRequest):
             lease = answer.lease.id
             if lease not in findings.admitted and lease not in findings.ended:
                 breaches.append(f"{request}: lease {lease} is lost, no journal has it")
-        elif any(lease.rsplit(".", 1)[0] == request for lease in findings.admitted):
+        elif f"{PROBER if request in storm.probes else MEMBER}:{request}" in admitted:
             breaches.append(f"{request} was refused, and a cloud runs it")
     breaches += [f"{lease} runs, nobody was told" for lease in findings.admitted if lease not in leases]
     for lease in storm.released:
@@ -200,10 +220,10 @@ def judge_heard(storm: Storm, published: dict[str, int]) -> list[str]:
     return breaches
 
 
-def ask_again(storm: Storm, client: Client) -> list[str]:
+def ask_again(storm: Storm, client: Client, requests: Mapping[str, SpotRequest]) -> list[str]:
     """The same id, the same answer."""
     breaches = []
-    for request_id, request in storm.requests.items():
+    for request_id, request in requests.items():
         before, now = storm.answers[request_id], client.requests.submit(request)
         same = (
             before.lease.id == now.lease.id

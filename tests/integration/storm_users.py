@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import threading
@@ -22,6 +23,8 @@ from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page, parse
 #: What a subscriber has heard: cloud and sequence, in order of arrival.
 Heard = list[tuple[str, int]]
 _LOOK_S = 0.2
+#: The member of `probe`.
+PROBER = "prober"
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Storm:
 
     answers: dict[str, GrantedRequest | RefusedRequest] = field(default_factory=dict)
     requests: dict[str, SpotRequest] = field(default_factory=dict)
+    probes: dict[str, SpotRequest] = field(default_factory=dict)  # requests of `probe`, which has answers too
     released: list[str] = field(default_factory=list)
     heard: dict[str, Heard] = field(default_factory=dict)  # by subscriber
     failures: list[str] = field(default_factory=list)
@@ -55,13 +59,10 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
         for _ in range(rng.choice([1, 1, 1, 8])):
             number += 1
             batch.append(_wish(f"u{user}-{number}", rng))
-        sent_s = time.monotonic()
         try:
             results = (
                 [client.requests.submit(batch[0])] if len(batch) == 1 else client.requests.submit_many(batch)
             )
-            if any(isinstance(result, GrantedRequest) for result in results):
-                storm.admissions.append((sent_s, time.monotonic()))
             for request, result in zip(batch, results, strict=True):
                 assert request.id is not None
                 if isinstance(result, GrantedRequest | RefusedRequest):
@@ -69,7 +70,7 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
                         storm.requests[request.id], storm.answers[request.id] = request, result
                 else:
                     storm.failures.append(f"{request.id}: {result}")
-            granted = storm.granted()[-50:]
+            granted = [lease for lease in storm.granted()[-50:] if not lease.startswith(f"{PROBER}:")]
             if granted and rng.random() < 0.3:
                 lease = rng.choice(granted)
                 client.leases.cancel(lease)
@@ -82,6 +83,25 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
         except ClientError as error:
             storm.failures.append(f"user {user}, request {number}: {error!r}")
         storm.quiet.wait(rng.uniform(0.0, 0.3))
+
+
+def probe(storm: Storm, client: Client, number: int) -> None:
+    """A member that asks for so little that it gets it, one short lease after the other."""
+    for count in itertools.count():
+        if storm.quiet.wait(0.2):
+            return
+        request = SpotRequest(id=f"p{number}-{count}", origin=PROBER, cores=1, lifetime_s=60.0)
+        assert request.id is not None
+        sent_s = time.monotonic()
+        try:
+            answer = client.requests.submit(request)
+        except ClientError as error:
+            storm.failures.append(f"{request.id}: {error!r}")
+            continue
+        with storm.lock:
+            storm.probes[request.id], storm.answers[request.id] = request, answer
+        if isinstance(answer, GrantedRequest):
+            storm.admissions.append((sent_s, time.monotonic()))
 
 
 def _wish(name: str, rng: random.Random) -> SpotRequest:

@@ -146,7 +146,7 @@ class Site:
         change."""
         with self.calls() as client:
             breaches = storm_play.settle(self.client, client, self.storm)
-            breaches += storm_play.ask_again(self.storm, client)
+            breaches += storm_play.ask_again(self.storm, client, self.storm.requests)
         breaches += storm_play.await_quotas(self.client)
         self._await_inbox()
         owner = self.processes["owner"]

@@ -19,4 +19,4 @@ def test_nothing_is_lost_or_done_twice_while_hosts_die(tmp_path: Path) -> None:
     assert result["breaches"] == []
     assert result["kills"] == 3
     assert result["granted"] > 0
-    assert len(result["primary_away_s"]) > 0, "the host of the primary died"
+    assert len(result["seconds_to_admission_primary"]) > 0, "the host of the primary died"
