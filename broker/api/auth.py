@@ -84,7 +84,7 @@ class Authenticator:
             return remembered[1]
         text = await cast("Awaitable[Any]", self._client.hget(self._keys.api_keys, digest))
         record = parse_key_record(text)
-        if record is not None and await self._member(record) is None:
+        if record is not None and record.member and await self._member(record) is None:
             self._members.forget()  # another process may have added it since they were read
         known_for_s = UNKNOWN_FOR_S if record is None else KNOWN_FOR_S
         self._remembered[digest] = (now_s + known_for_s, record)

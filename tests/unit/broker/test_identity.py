@@ -1,12 +1,18 @@
 """Who may do what, and what is kept of a key."""
 
+import asyncio
+import os
 import re
 
 import pytest
 
+from broker.api.auth import Authenticator
+from broker.identity.member_cache import MemberCache
 from broker.identity.models import KeyRecord, MemberRecord
 from broker.identity.permissions import AccessDecision, Action, Principal, ProtectedObject, Role, authorize
-from broker.identity.store import api_key_digest, generate_api_key
+from broker.identity.store import IdentityStore, api_key_digest, generate_api_key
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 
 OPERATOR = Principal("first", Role.OPERATOR, "k0")
 MEMBER = Principal("acme/ci", Role.MEMBER, "k1", "acme", frozenset({"north"}))
@@ -86,3 +92,20 @@ def test_a_key_ends_when_it_was_said_to() -> None:
     record = KeyRecord(id="k", principal="acme", role=Role.VIEWER, created_at_s=0, expires_at_s=10)
     assert [record.expired(now_s) for now_s in (9.9, 10.0)] == [False, True]
     assert not record.model_copy(update={"expires_at_s": None}).expired(1e12)
+
+
+def test_a_key_works_although_its_member_is_newer_than_what_was_read_of_members(redis_url: str) -> None:
+    """Two APIs behind a balancer: one has added the member, the other one has just read all members."""
+
+    async def story() -> None:
+        client, keys = connect_async(redis_url), RedisKeys(f"identity-{os.urandom(4).hex()}:")
+        store = IdentityStore(client, keys)
+        members = MemberCache(store)
+        assert await members.members() == {}
+        assert await store.add_member(MemberRecord(name="acme"), OPERATOR)
+        _, key = await store.create("acme", Role.MEMBER, None, None, OPERATOR)
+        principal = await Authenticator(client, keys, members).principal(f"Bearer {key}")
+        assert principal.member == "acme"
+        await client.aclose()
+
+    asyncio.run(story())
