@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
 
 import pytest
 
@@ -16,6 +20,7 @@ from broker.contract import EventKind, LeaseGranted
 from broker.journal.archive import Archive, archive_directory
 from broker.journal.journal import Journal
 from broker.journal.verify import verify_journal
+from broker.local.state_files import record_file
 from broker.observability.standbys import list_standbys
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.integration.worker_processes import Processes
@@ -83,6 +88,29 @@ class Hosts:
             return head is not None and last is not None and head == last
 
         wait_until(look, f"the archive of {host} has all entries")
+
+    def spotfed(self, host: str, command: str) -> Any:
+        """What a command answers on a host, in JSON."""
+        settings = self.processes.settings
+        environ = {
+            "SPOTFED_REDIS_URL": str(settings.redis_url),
+            "SPOTFED_KEY_PREFIX": settings.key_prefix,
+            "SPOTFED_STATE_DIR": str(self.processes.directory / host),
+        }
+        done = subprocess.run(
+            [Path(sys.executable).with_name("spotfed"), command, "--json"],
+            env={**os.environ, **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return json.loads(done.stdout)
+
+    def record_up(self, host: str, process: Popen[bytes]) -> None:
+        """Let a process be one of ``spotfed up``, whose supervisor is the test."""
+        owner = {"name": "cloud-A", "pid": process.pid, "restarts": 0, "log": "-", "clouds": ["A"]}
+        record = {"url": "-", "federation": "-", "supervisor": os.getpid(), "processes": [owner]}
+        record_file(self.processes.directory / host).write_text(json.dumps(record))
 
     def admit(self, *names: str, cloud: str = "A") -> None:
         for name in names:
@@ -192,6 +220,12 @@ def test_an_owner_whose_host_stood_still_is_fenced_and_comes_back_as_the_standby
     hosts.waits(again)
     load.more()
     names = load.end()
+    checks = {check["name"]: check for check in hosts.spotfed("one", "doctor")["checks"]}
+    assert checks["owner A"]["state"] == "ok"
+    assert f"with a standby on {socket.gethostname()}" in str(checks["owner A"])
+    hosts.record_up("one", again)
+    (process,) = hosts.spotfed("one", "ps")["processes"]
+    assert process["standby_for"] == ["A"]
     assert hosts.admitted() == names
     hosts.has_all("one")
     assert hosts.is_sound("one")

@@ -143,6 +143,7 @@ class Recovery:
             if not is_behind:
                 raise ArchiveError(f"journal entry {entry.id} does not continue {last.id} of the archive")
             log.warning("archive has a gap", cloud=self._journal.cloud, after=last.id, before=entry.id)
+            archive.open()  # what fills the gap comes between two segments
         if entry is not None:
             self._add(chain([entry], newer))
             archive.sync()
