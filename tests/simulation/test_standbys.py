@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 from tests.simulation.processes import SETTINGS
 from tests.simulation.world import World
@@ -18,7 +19,8 @@ class DyingHosts(World):
     def __init__(self, seed: int, lived_s: float):
         super().__init__(seed)
         faults = ("lost", "unheard", "repeated", "held_at_call", "bell_lost", "inbox_again")
-        quiet = dict.fromkeys((*(name for name in vars(self.options) if "_every_s" in name), *faults), 0.0)
+        gaps = [name for name in vars(self.options) if "_every_s" in name]
+        quiet: dict[str, Any] = dict.fromkeys((*gaps, *faults), 0.0)
         self.options = replace(
             self.options,
             clouds=tuple(replace(cloud, standby=True) for cloud in self.options.clouds),
