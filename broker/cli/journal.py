@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain, islice
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import redis
@@ -50,6 +51,32 @@ def verify(cloud: CloudFilter = None, as_json: JsonOption = False) -> None:
         as_json=as_json,
     )
     if any(finding.bad is not None for finding in findings):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@journal.command()
+def merge(
+    cloud: Annotated[str, typer.Argument(metavar="CLOUD", help="Id of the cloud.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="A copy of the cloud's archive on another host.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Fill the gaps in this host's archive of a cloud from that of another host; its owner may run.
+
+    Example: spotfed journal merge A copied/archive/spotfed_/A
+    """
+    if not Archive(directory).segments():
+        raise CommandError(f"DIRECTORY: {directory} holds no archive", ExitCode.BAD_INPUT)
+    with connected_redis() as (client, keys):
+        (name,) = _cloud_names(client, keys, cloud)
+        entries, archive = _open_journal(client, keys, name)
+        with _readable(archive):
+            count = archive.merge(Archive(directory))
+            finding = audit.verify_journal(name, entries, archive)
+    shown = {"added": count, **findings_list([finding])[0]}
+    show_one(shown, f"{count} entries added", finding_line(finding), as_json=as_json)
+    if finding.bad is not None:
         raise typer.Exit(ExitCode.FAILED)
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+from typing import Any
+
 from rich.table import Column
 
 from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import CommandError, ExitCode
+from broker.cli.redis_connection import connected_redis
 from broker.local.process_record import is_supervised, read_record
 from broker.settings import settings
 
 
 def ps(as_json: JsonOption = False) -> None:
     """Show the processes of the federation that `spotfed up` runs here.
+
+    Where others use its Redis server too, it names the clouds that another host owns: a process here is their
+    standby.
 
     Example: spotfed ps
     """
@@ -26,6 +33,8 @@ def ps(as_json: JsonOption = False) -> None:
             "what ends is not started again: start it with `spotfed up`"
         )
         raise CommandError(message, ExitCode.UNREACHABLE)
+    for process in record["processes"]:
+        process["standby_for"] = _list_awaited_clouds(process)
     columns = [
         Column(heading, justify="right" if heading in {"pid", "restarts"} else "left", overflow="fold")
         for heading in ("process", "pid", "restarts", "log")
@@ -34,5 +43,26 @@ def ps(as_json: JsonOption = False) -> None:
     for process in record["processes"]:
         pid = process["pid"]
         state = "starting" if pid is None else str(pid)
-        table.add_row(process["name"], state, str(process["restarts"]), process["log"])
+        awaited = process["standby_for"]
+        name = process["name"] + (f" (standby for {', '.join(awaited)})" if awaited else "")
+        table.add_row(name, state, str(process["restarts"]), process["log"])
     show_one(record, table, as_json=as_json)
+
+
+def _list_awaited_clouds(process: dict[str, Any]) -> list[str]:
+    """Return the clouds of a process that others own, which they cannot on the server that ``up`` starts."""
+    clouds = process.get("clouds", ())
+    if settings().redis_url is None or not clouds:
+        return []
+    from broker.observability.standbys import list_standbys  # with Redis' library, which is heavy
+
+    here = (socket.gethostname(), process["pid"])
+    try:
+        with connected_redis() as (client, keys):
+            return [
+                cloud
+                for cloud in clouds
+                if here in [(view.host, view.pid) for view in list_standbys(client, keys, cloud)]
+            ]
+    except CommandError:
+        return []  # the processes are here, whatever becomes of the queue

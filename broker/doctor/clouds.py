@@ -14,6 +14,7 @@ from broker.doctor.installation import Installation
 from broker.doctor.redis import CLOCK_TOLERANCE_S
 from broker.leases.store import RECORD_FIELDS, is_misplaced, parse_lease
 from broker.observability.owner_stats import OwnerStats
+from broker.observability.standbys import list_standbys
 from broker.settings import variable
 
 #: Clouds make their tables anew every six hours of their time, unless their file says otherwise.
@@ -55,6 +56,8 @@ def _judge_owner(installation: Installation, cloud: str) -> CheckResult:
             name=name,
         )
     owned = f"owned in epoch {epoch}, its lease runs for another {lease_ms / 1000:.1f} s"
+    if hosts := dict.fromkeys(view.host for view in list_standbys(installation.redis_client, keys, cloud)):
+        owned += f", with a standby on {' and '.join(hosts)}"
     advert = read_advert(installation, cloud)
     age_s = None if advert is None else _age_s(advert, installation.redis_time_s())
     if advert is None or age_s is None or advert.epoch != epoch:

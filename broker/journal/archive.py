@@ -19,6 +19,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
@@ -223,6 +224,44 @@ class Archive:
             with self._lock:
                 self._names.add(_name(path))
                 self._full.append(path)
+
+    def merge(self, other: Archive) -> int:
+        """Fill the gaps before the last entry from another archive of the same journal.
+
+        The entries go into segments of their own, beside which the owner may go on writing.
+
+        Returns
+        -------
+        int
+            The number of entries that were added.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be read or written.
+        ArchiveError
+            When a file is damaged, or both have an entry that is not the same: nothing is added.
+        """
+        mine, missing = self.entries(), list[ChainedEntry]()
+        begins: list[int] = []  # places in the list where a segment begins
+        entry, is_apart = next(mine, None), True
+        for theirs in other.entries():
+            while entry is not None and entry.place < theirs.place:
+                entry, is_apart = next(mine, None), True
+            if entry is None:
+                break  # the owner may append what follows to its open segment
+            if entry.place == theirs.place:
+                if entry != theirs:
+                    raise ArchiveError(f"entry {entry.id} is another one in {other.directory}")
+                continue
+            if is_apart or len(missing) - begins[-1] >= self._segment_entries:
+                begins.append(len(missing))
+                is_apart = False
+            missing.append(theirs)
+        for begin, end in pairwise([*begins, len(missing)]):
+            lines = b"".join(map(_format_line, missing[begin:end]))
+            write_private_file(self._segment_path(missing[begin]), lines)
+        return len(missing)
 
     # -- the snapshot ------------------------------------------------------------------------------------
 

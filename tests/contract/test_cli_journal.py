@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,21 @@ def test_an_archive_that_cannot_be_read(spotfed: Run, journal: Journal, tmp_path
     assert journal.cloud == "A"
 
 
+def test_a_gap_is_filled_from_the_archive_of_another_host(
+    spotfed: Run, journal: Journal, tmp_path: Path
+) -> None:
+    (segment,) = tmp_path.glob("archive/*/A/*.jsonl")
+    (tmp_path / "copied").mkdir()
+    shutil.copy(segment, tmp_path / "copied")
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(lines[0])
+    segment.with_name(segment.name.replace("1.jsonl", "3.jsonl")).write_bytes(b"".join(lines[2:]))
+    assert spotfed("journal", "verify")[0] == 1
+    code, out, _ = spotfed("journal", "merge", "A", str(tmp_path / "copied"))
+    assert (code, "1 entries added" in out, "sound A: 5 entries" in out) == (0, True, True)
+    assert journal.cloud == "A"
+
+
 def test_entries_are_shown_from_archive_and_journal(spotfed: Run, journal: Journal) -> None:
     code, out, _ = spotfed("journal", "show", "A", "--after", "1-1", "--limit", 2)
     assert (code, out.splitlines()) == (0, ["1-2  1 s  table  [0]", "1-3  1 s  table  [1]"])
@@ -80,6 +96,7 @@ def test_entries_are_shown_from_archive_and_journal(spotfed: Run, journal: Journ
         (("show", "A", "--after", "x"), "--after"),
         (("show", "B"), "there are: A"),
         (("verify", "--cloud", "B"), "'B'"),
+        (("merge", "A", "nowhere"), "nowhere holds no archive"),
     ],
 )
 def test_wrong_usage_is_named(spotfed: Run, journal: Journal, arguments: tuple[str, ...], says: str) -> None:

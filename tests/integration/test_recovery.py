@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from broker.contract import CloudInfo, EventKind, LeaseGranted, Reply, replies
-from broker.journal.archive import Archive, archive_directory
+from broker.journal.archive import Archive, ArchiveError, archive_directory
 from broker.journal.entries import JournalEntries
 from broker.journal.journal import Journal
 from broker.journal.verify import JournalFinding, verify_journal
@@ -22,6 +22,7 @@ from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
 from tests.unit.workers.owners import cancel, confirm, reserve, snapshot, spec, start
 from workers.owner.process import OwnerProcess, OwnerProcessSpec
+from workers.owner.recovery import Recovery
 
 KEYS = RedisKeys("rc:")
 FOREVER_S = 1e6
@@ -377,3 +378,59 @@ def test_entries_that_were_in_the_archive_alone_are_missed(site: Site) -> None:
     assert live._stats._measures.archive_gaps == 1
     live.keep_archive(at_once=True)
     assert live._stats._measures.archive_gaps == 1, "it is still so"
+
+
+def test_a_standby_has_all_but_what_it_slept_through_and_its_archive_is_filled_from_the_other(
+    site: Site, tmp_path: Path
+) -> None:
+    live = site.open()
+    standby = Archive(tmp_path / "standby", 16)
+    copying = Recovery(Journal(site.client, KEYS, "A"), standby)
+
+    def verify() -> JournalFinding:
+        return verify_journal("A", JournalEntries(site.client, KEYS, "A"), standby)
+
+    copying.copy_journal()
+    for number in range(3):
+        site.turn_over(15, f"{number}-")
+        copying.copy_journal()
+        live.keep_short()
+    assert site.ids()[0] != "1-1"
+    assert list(standby.entries()) == list(site.archive.entries())
+    copying.copy_journal()
+    assert standby.snapshot() == JournalEntries(site.client, KEYS, "A").snapshot()
+    assert verify().bad is None
+
+    site.turn_over(30, "missed-")
+    live.keep_short()
+    copying.copy_journal()
+    site.turn_over(2, "then-")
+    copying.copy_journal()
+    assert verify().bad == site.ids()[0]
+    site.archive.sync()
+    assert standby.merge(site.archive) > 0
+    assert verify().bad is None
+    assert list(standby.entries()) == list(site.archive.entries())
+    site.turn_over(2, "later-")
+    copying.copy_journal()
+    assert list(standby.entries()) == list(site.archive.entries())
+    standby.close()
+
+
+def test_a_standby_copies_nothing_behind_what_the_journal_does_not_have(site: Site, tmp_path: Path) -> None:
+    site.open()
+    standby = Archive(tmp_path / "standby")
+    copying = Recovery(Journal(site.client, KEYS, "A"), standby)
+    site.admit("a.1")
+    copying.copy_journal()
+    had = list(standby.entries())
+    # Redis lost its last entry, and an owner without this archive went on.
+    site.crash()
+    site.client.xdel(KEYS.journal("A"), had[-1].id)
+    site.client.xdel(KEYS.events("A"), "0-1")
+    shutil.rmtree(site.state)
+    site.open()
+    with pytest.raises(ArchiveError, match=f"does not continue {had[-1].id}"):
+        copying.copy_journal()
+    assert list(standby.entries()) == had
+    standby.close()

@@ -28,6 +28,8 @@ from workers.owner.snapshots import Snapshot, SnapshotError, SnapshotHead
 from workers.owner.state import OwnerSpec, OwnerState
 
 _BATCH = 500
+#: Entries that a standby copies between two looks at the owner's lease.
+_COPIED = 20_000
 
 Item = TypeVar("Item")
 
@@ -124,7 +126,8 @@ class Recovery:
     def copy_journal(self) -> None:
         """Give the archive what is new in the journal, with its snapshot, while another process is the owner.
 
-        Raises ArchiveError, OSError, redis.RedisError; may be called again.
+        It stops after some entries, so that the owner's lease is looked at meanwhile. Raises ArchiveError,
+        OSError, redis.RedisError; may be called again.
         """
         archive, entries = self._archive, self._journal.entries
         assert archive is not None
@@ -143,12 +146,13 @@ class Recovery:
             if not is_behind:
                 raise ArchiveError(f"journal entry {entry.id} does not continue {last.id} of the archive")
             log.warning("archive has a gap", cloud=self._journal.cloud, after=last.id, before=entry.id)
+            archive.open()  # what fills the gap comes between two segments
         if entry is not None:
-            self._add(chain([entry], newer))
+            self._add(islice(chain([entry], newer), _COPIED))
             archive.sync()
-        if snapshot is not None:
+        if snapshot is not None and next(newer, None) is None:
             archive.write_snapshot(snapshot)
-        self._first_id = first.id
+            self._first_id = first.id
 
     def _reconcile(self, token: str, epoch: int) -> None:
         """Give journal and archive each what only the other has."""

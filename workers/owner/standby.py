@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import redis
 import structlog
@@ -63,13 +63,9 @@ class Standby(Generic[Spec]):
 
         Where it shares the state directory, its token is in the epoch file soon after it begins.
         """
-        before, self._owner = (
-            self._owner,
-            self._journal.redis.get(self._journal.keys.owner(self._journal.cloud)),
-        )  # type: ignore[assignment]
-        return (
-            self._owner is not None and self._owner == before and self._owner.decode() != self._epochs.token()
-        )
+        before, key = self._owner, self._journal.keys.owner(self._journal.cloud)
+        self._owner = owner = cast("bytes | None", self._journal.redis.get(key))
+        return owner is not None and owner == before and owner.decode() != self._epochs.token()
 
     def end(self) -> None:
         """Say to operators that it waits no longer."""

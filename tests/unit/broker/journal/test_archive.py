@@ -149,3 +149,37 @@ def test_who_abandoned_an_archive_adds_what_is_missing_when_it_opens_it_again(tm
     archive.append(written[2:])
     archive.close()
     assert list(archive.entries()) == written
+
+
+def test_two_hosts_that_owned_a_cloud_in_turn_have_the_whole_between_them(tmp_path: Path) -> None:
+    written = entries(30)
+    one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
+    one.append(written[:11])
+    two.append(written[9:20])
+    one.open()
+    one.append(written[20:25])
+    two.open()
+    two.append(written[23:])
+    assert one.merge(two) == 9
+    assert list(one.entries()) == written[:25]
+    one.append(written[25:])  # its owner went on meanwhile
+    one.sync()
+    assert list(one.entries()) == written
+    assert list(one.backwards()) == written[::-1]
+    assert one.merge(two) == 0
+    assert two.merge(one) == 12
+    two.open()
+    two.close()  # what was added is compressed
+    assert list(two.entries()) == written
+    one.close()
+
+
+def test_an_archive_of_another_history_is_not_merged(tmp_path: Path) -> None:
+    one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
+    one.append(entries(3))
+    two.append(entries(6, before=hash_entry(BEGINNING, "0-1", b"{}")))
+    with pytest.raises(ArchiveError, match="entry 1-1 is another one in"):
+        one.merge(two)
+    assert list(one.entries()) == entries(3)
+    one.close()
+    two.close()
