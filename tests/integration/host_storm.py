@@ -42,12 +42,12 @@ from tests.integration.storm_kills import Budget, await_answers, await_entry
 from tests.integration.storm_play import (
     CLOUDS,
     ENVIRONMENT,
-    FEDERATION,
     KEYS,
     OWNER_OPTIONS,
     PREFIX,
     Scene,
     budget_of,
+    federation_file,
     play,
 )
 from tests.integration.storm_users import Storm
@@ -64,7 +64,8 @@ API_PORT, REDIS_PORT, SENTINEL_PORT = 8000, 6379, 26379
 DOWN_AFTER_S = 2.0
 #: How long a host is away.
 AWAY_S = (0.5, 8.0)
-PROBERS = 4
+#: There is always room for what probers ask for: that nobody is admitted is because of a death.
+PROBERS, ROOMY = 4, "60x4"
 _WHOLE_LIMIT_S = 240.0
 _LOST, _AGAIN, _AT_AN_ENTRY = 0.3, 0.15, 0.7  # shares of the kills
 
@@ -294,8 +295,7 @@ def storm(
     with ExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm-")))
-        file = directory / "federation.toml"
-        file.write_text(FEDERATION)
+        file = federation_file(directory, ROOMY)
         wire, made = stack.enter_context(hosts(directory, NAMES, ("redis-server",)))
         wire.join()
         apis = [f"{made[name].address}:{API_PORT}" for name in SERVERS]

@@ -24,12 +24,12 @@ from tests.integration.storm_kills import Killers
 from tests.integration.storm_play import (
     CLOUDS,
     ENVIRONMENT,
-    FEDERATION,
     KEYS,
     OWNER_OPTIONS,
     PREFIX,
     Scene,
     budget_of,
+    federation_file,
     play,
 )
 from tests.integration.storm_users import Storm
@@ -49,8 +49,7 @@ def storm(
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm-")))
         server = stack.enter_context(EmbeddedRedis(directory / "redis", appendfsync="always"))
-        file = directory / "federation.toml"
-        file.write_text(FEDERATION)
+        file = federation_file(directory)
         options = (*OWNER_OPTIONS, "--seed", str(seed))
         layout = ProcessList(file, CLOUDS, options, monte_carlo=2, port=free_port())
         processes = stack.enter_context(ExitStack())

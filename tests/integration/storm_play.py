@@ -43,11 +43,6 @@ from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
 
 CLOUDS = ("a", "b", "c")
-FEDERATION = "".join(
-    f'[[cloud]]\nid = "{cloud}"\nnodes = "20x4"\n'
-    f'trace = {{ synthetic = "table-1", hours = 2000, seed = {seed} }}\n\n'
-    for seed, cloud in enumerate(CLOUDS)
-)
 #: Further arguments of the owners.
 OWNER_OPTIONS = ("--time", "wall", "--speed", "60", "--history", "30h", "--samples", "500")
 PREFIX = "storm:"
@@ -60,6 +55,19 @@ LISTENER_GIVES_UP_S = 10.0
 HEARD_LIMIT_S = 120.0
 USERS = 6
 MEMBER, SPOT_CORES = "user", 100
+
+
+def federation_file(directory: Path, nodes: str = "20x4") -> Path:
+    """Write a federation file of clouds that have these nodes and loads of their own."""
+    file = directory / "federation.toml"
+    file.write_text(
+        "".join(
+            f'[[cloud]]\nid = "{cloud}"\nnodes = "{nodes}"\n'
+            f'trace = {{ synthetic = "table-1", hours = 2000, seed = {seed} }}\n\n'
+            for seed, cloud in enumerate(CLOUDS)
+        )
+    )
+    return file
 
 
 @dataclass(frozen=True)
