@@ -6,6 +6,6 @@
 - What they change: ``state`` (the fold of the journal), ``answer_log``, ``recorded_history``. What they say:
   ``event_writer``, ``convert``, ``adverts``.
 - The process around them: ``process``, ``clock``, ``ownership`` and ``epoch_file`` (one owner at a time),
-  ``recovery``, ``snapshots`` and ``archiving`` (the journal), ``table_refresh`` and ``refresh_schedule``
-  (quantile tables), ``request_log``, ``stats``.
+  ``recovery``, ``snapshots`` and ``archiving`` (the journal), ``table_refresh``, ``refresh_schedule`` and
+  ``table_turns`` (quantile tables), ``request_log``, ``stats``.
 """
