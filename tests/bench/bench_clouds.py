@@ -10,7 +10,7 @@ share processes as under ``spotfed up``. All clouds open at once, so all first t
 - At rest: no requests, ``STREAMS`` readers of the event stream and one who lists the clouds every second.
   ``X_mb`` is the memory of the kind of process alone (USS), ``X_cpu`` per cent of a core over ``REST_S``.
 - ``one_s``, ``list_s``: admissions a second, one by one and in lists of ``LIST``; ``X_one_ms`` and
-  ``X_list_ms``: milliseconds of CPU an admission, which a busy machine changes less.
+  ``X_list_ms``: milliseconds of CPU an admission beyond those at rest. A busy machine changes them less.
 
 The last line is what the first two predict for the last: a fixed part, and one for each cloud; CPU an
 admission is predicted to stay.
@@ -76,7 +76,7 @@ def measure(clouds: int, directory: Path, workers: int, samples: int) -> dict[st
             for kind in KINDS:
                 line[f"{kind}_mb"] = round(after[kind][0] / 1e6, 1)
                 line[f"{kind}_cpu"] = round(100 * (after[kind][1] - before[kind][1]) / REST_S, 1)
-            return line | _admissions(federation)
+            return line | _admissions(federation, line)
 
 
 def _tables(federation: LocalFederation, clouds: int) -> dict[str, float]:
@@ -131,7 +131,7 @@ def _watchers(federation: LocalFederation) -> Iterator[None]:
         ends.set()
 
 
-def _admissions(federation: LocalFederation) -> dict[str, float]:
+def _admissions(federation: LocalFederation, rest: dict[str, float]) -> dict[str, float]:
     def ask(number: int) -> SpotRequest:
         return SpotRequest(id=f"r{number}", origin="user", cores=1, lifetime_s=600.0)
 
@@ -145,7 +145,8 @@ def _admissions(federation: LocalFederation) -> dict[str, float]:
             count, took_s, after = sum(map(len, calls)), time.perf_counter() - began_s, resources(federation)
             line[f"{name}_s"] = round(count / took_s)
             for kind in ("owners", "api", "queue"):
-                line[f"{kind}_{name}_ms"] = round(1e3 * (after[kind][1] - before[kind][1]) / count, 2)
+                spent_s = after[kind][1] - before[kind][1] - took_s * rest[f"{kind}_cpu"] / 100
+                line[f"{kind}_{name}_ms"] = round(1e3 * spent_s / count, 2)
         return line
 
 

@@ -10,8 +10,8 @@ from redis.exceptions import NoPermissionError
 
 from broker.storage.keys import RedisKeys
 
-#: Tables in progress for each Monte-Carlo worker: one that it samples, one that its owner cuts or merges.
-TABLES_A_WORKER = 2
+#: Tables in progress for each Monte-Carlo worker. Owners look once a second, and a small table takes less.
+TABLES_A_WORKER = 4
 #: Seconds after which an owner that shows no sign of life loses its turn.
 SILENT_S = 30
 
