@@ -252,11 +252,12 @@ class Taker:
 
     def _archives(self) -> float:
         """Bytes of all archives; an entry takes fewer in a segment that is full."""
-        files = [path for path in (self.directory / "archive").rglob("*") if path.is_file()]
-        full = [path for path in files if path.name.endswith(".gz")]
-        packed = [len(path.read_bytes()) for path in full]
-        text = [gzip.decompress(path.read_bytes()).count(b"\n") for path in full]
-        self.rules[sizing.ARCHIVE_ENTRY] = sum(packed) / sum(text)
+        archive = self.directory / "archive"
+        wait_until(lambda: len([*archive.rglob("*.jsonl")]) <= len(CLOUDS), "segments that are compressed")
+        files = [path for path in archive.rglob("*") if path.is_file()]
+        packed = [path.read_bytes() for path in files if path.name.endswith(".gz")]
+        entries = [gzip.decompress(each).count(b"\n") for each in packed]
+        self.rules[sizing.ARCHIVE_ENTRY] = sum(map(len, packed)) / sum(entries)
         open_files = [path.read_bytes() for path in files if path.name.endswith(".jsonl")]
         self.rules[sizing.OPEN_ENTRY] = sum(map(len, open_files)) / sum(
             each.count(b"\n") for each in open_files
