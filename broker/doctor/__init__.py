@@ -18,14 +18,14 @@ from broker.doctor import (
     packages,
     redis,
     settings,
-    sizing,
+    size_rules,
 )
 from broker.doctor.check import Check, CheckResult, State
 from broker.doctor.installation import Installation
 
 __all__ = ["CHECKS", "Check", "CheckResult", "Installation", "State", "run_checks"]
 
-_MODULES = (settings, packages, directories, keys, redis, clouds, sizing, contract, jobs, instances, api)
+_MODULES = (settings, packages, directories, keys, redis, clouds, size_rules, contract, jobs, instances, api)
 #: All checks, in the order in which they are run and shown: by module, and as they stand there.
 CHECKS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Check))
 

@@ -1,4 +1,4 @@
-"""The rules of ``broker.doctor.sizing`` hold: real processes on a real Redis take what they say, or nearly.
+"""The rules of ``broker.doctor.size_rules`` hold: real processes on a real Redis take what they say.
 
 Memory and disk are counted in bytes and must come within a quarter. CPU is measured against work of the same
 kind on the same machine (``yardstick_s``); beside other work it still varies, so that it must come within a
@@ -20,8 +20,8 @@ import pytest
 import redis
 
 from broker.contract import SpotRequest
-from broker.doctor import sizing
-from broker.doctor.sizing import Load, Rule, size_federation
+from broker.doctor import size_rules
+from broker.doctor.size_rules import FederationLoad, SizeRule, size_federation
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, ProcessSpec, wall_time
 from broker.settings import Settings
@@ -98,9 +98,9 @@ class Use:
 class Measured:
     """What the federation took, before the requests and after them."""
 
-    rules: dict[Rule, float]
+    rules: dict[SizeRule, float]
     redis: tuple[float, float]
-    load: tuple[Load, Load]
+    load: tuple[FederationLoad, FederationLoad]
     archives: float
     own: dict[str, float]  # instances of own users by cloud
     owners: dict[tuple[str, ...], float]
@@ -164,7 +164,7 @@ class Taker:
     def __init__(self, federation: LocalFederation, client: redis.Redis, directory: Path, idle: float):
         self.federation, self.client, self.directory, self.idle = federation, client, directory, idle
         self.keys: RedisKeys = federation.keys
-        self.rules: dict[Rule, float] = {}
+        self.rules: dict[SizeRule, float] = {}
 
     def take(self, small: list[str]) -> Measured:
         client, keys, rules = self.client, self.keys, self.rules
@@ -175,8 +175,8 @@ class Taker:
         wait_until(lambda: client.zcard(keys.table_turns) == 0, "all tables", limit_s=120.0)
         entries = {cloud: client.xlen(journals[cloud]) for cloud in CLOUDS}
         own = sum(entries[cloud] for cloud in small) / 2
-        rules[sizing.JOURNAL_ENTRY] = usage(client, *journals.values()) / sum(entries.values())
-        rules[sizing.HISTORY_EVENT] = usage(client, *histories) / (2 * own)
+        rules[size_rules.JOURNAL_ENTRY] = usage(client, *journals.values()) / sum(entries.values())
+        rules[size_rules.HISTORY_EVENT] = usage(client, *histories) / (2 * own)
         self._processes(entries)
         self._rest()
         before = float(client.info("memory")["used_memory"])
@@ -187,18 +187,18 @@ class Taker:
         )
         self._requests()
         after = float(client.info("memory")["used_memory"])
-        rules[sizing.EVENT] = sum(
+        rules[size_rules.EVENT] = sum(
             usage(client, stream) - size for stream, size in zip(streams, sizes, strict=True)
         ) / sum(client.xlen(stream) - length for stream, length in zip(streams, lengths, strict=True))
         lease = next(iter(client.scan_iter(keys.lease("spot", "r9*"), count=10_000)))
-        rules[sizing.RECORD] = usage(client, keys.request("r100"), lease.decode())
+        rules[size_rules.RECORD] = usage(client, keys.request("r100"), lease.decode())
         archives = self._archives()
         client.bgrewriteaof()
         wait_until(
             lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, "the file", limit_s=60.0
         )
-        rules[sizing.REDIS_FILE] = client.info("persistence")["aof_base_size"] / after
-        at_first = Load(len(CLOUDS), 0.0, own, 1.0)
+        rules[size_rules.REDIS_FILE] = client.info("persistence")["aof_base_size"] / after
+        at_first = FederationLoad(len(CLOUDS), 0.0, own, 1.0)
         return Measured(
             rules,
             (before, after),
@@ -213,13 +213,15 @@ class Taker:
         rules, now = self.rules, uses(self.federation)
         one, many, long, _ = (now[name_of(group)].memory for group in GROUPS)
         answer = (long - one) / ((entries["long"] - entries["one"]) / 2)
-        rules[sizing.ANSWER] = answer
+        rules[size_rules.ANSWER] = answer
         each = (many - one) / 24
-        rules[sizing.OWNER_CLOUD] = each - answer * entries["one"] / 2
-        rules[sizing.OWNER] = one - each
-        rules[sizing.API] = now["api"].memory
+        rules[size_rules.OWNER_CLOUD] = each - answer * entries["one"] / 2
+        rules[size_rules.OWNER] = one - each
+        rules[size_rules.API] = now["api"].memory
         clouds = len(CLOUDS)
-        rules[sizing.WORKER_CLOUD] = (now["montecarlo-1"].memory - sizing.WORKER.amount * sizing.MB) / clouds
+        rules[size_rules.WORKER_CLOUD] = (
+            now["montecarlo-1"].memory - size_rules.WORKER.amount * size_rules.MB
+        ) / clouds
 
     def _rest(self) -> None:
         file, before = self.client.info("persistence")["aof_current_size"], uses(self.federation)
@@ -227,9 +229,9 @@ class Taker:
         written = self.client.info("persistence")["aof_current_size"] - file
         after, clouds = uses(self.federation), len(CLOUDS)
         self.spent = {name: (after[name].cpu_s - before[name].cpu_s) / REST_S for name in after}
-        self.rules[sizing.REDIS_WRITES] = written / REST_S / clouds
-        self.rules[sizing.REDIS_REST] = (self.spent["queue"] - self.idle) / clouds
-        self.rules[sizing.OWNER_REST] = sum(self.spent[name_of(group)] for group in GROUPS) / clouds
+        self.rules[size_rules.REDIS_WRITES] = written / REST_S / clouds
+        self.rules[size_rules.REDIS_REST] = (self.spent["queue"] - self.idle) / clouds
+        self.rules[size_rules.OWNER_REST] = sum(self.spent[name_of(group)] for group in GROUPS) / clouds
 
     def _requests(self) -> None:
         with self.federation.client() as client:
@@ -238,9 +240,9 @@ class Taker:
                 client.requests.submit(ask(number))
             took_s, after = time.monotonic() - began_s, uses(self.federation)
             names = {
-                "queue": sizing.REDIS_REQUEST,
-                "api": sizing.API_REQUEST,
-                "cloud-spot": sizing.OWNER_REQUEST,
+                "queue": size_rules.REDIS_REQUEST,
+                "api": size_rules.API_REQUEST,
+                "cloud-spot": size_rules.OWNER_REQUEST,
             }
             for name, rule in names.items():
                 spent_s = after[name].cpu_s - before[name].cpu_s - self.spent[name] * took_s
@@ -257,31 +259,31 @@ class Taker:
         files = [path for path in archive.rglob("*") if path.is_file()]
         packed = [path.read_bytes() for path in files if path.name.endswith(".gz")]
         entries = [gzip.decompress(each).count(b"\n") for each in packed]
-        self.rules[sizing.ARCHIVE_ENTRY] = sum(map(len, packed)) / sum(entries)
+        self.rules[size_rules.ARCHIVE_ENTRY] = sum(map(len, packed)) / sum(entries)
         open_files = [path.read_bytes() for path in files if path.name.endswith(".jsonl")]
-        self.rules[sizing.OPEN_ENTRY] = sum(map(len, open_files)) / sum(
+        self.rules[size_rules.OPEN_ENTRY] = sum(map(len, open_files)) / sum(
             each.count(b"\n") for each in open_files
         )
         return float(sum(path.stat().st_size for path in files))
 
 
-BYTES = [rule for rule in sizing.RULES if rule.unit in {"bytes", "kB", "MB"}]
-CPU = [rule for rule in sizing.RULES if rule not in BYTES]
+BYTES = [rule for rule in size_rules.RULES if rule.unit in {"bytes", "kB", "MB"}]
+CPU = [rule for rule in size_rules.RULES if rule not in BYTES]
 #: Small ones, which the totals check together with others.
-TOGETHER = {sizing.REDIS_BASE, sizing.REDIS_CLOUD, sizing.WORKER}
+TOGETHER = {size_rules.REDIS_BASE, size_rules.REDIS_CLOUD, size_rules.WORKER}
 
 
-def unit(rule: Rule) -> float:
-    return sizing._of(rule)
+def unit(rule: SizeRule) -> float:
+    return size_rules._of(rule)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in BYTES if rule not in TOGETHER], ids=lambda rule: rule.what)
-def test_bytes_are_what_the_rules_say(measured: Measured, rule: Rule) -> None:
+def test_bytes_are_what_the_rules_say(measured: Measured, rule: SizeRule) -> None:
     assert measured.rules[rule] == pytest.approx(unit(rule), rel=QUARTER)
 
 
 @pytest.mark.parametrize("rule", CPU, ids=lambda rule: rule.what)
-def test_cpu_is_about_what_the_rules_say(measured: Measured, rule: Rule) -> None:
+def test_cpu_is_about_what_the_rules_say(measured: Measured, rule: SizeRule) -> None:
     ratio = measured.rules[rule] / measured.slow / unit(rule)
     assert 1 / CPU_FACTOR <= ratio <= CPU_FACTOR
 
@@ -290,12 +292,12 @@ def test_totals_are_what_the_rules_say(measured: Measured) -> None:
     for load, redis_bytes in zip(measured.load, measured.redis, strict=True):
         assert size_federation(load, Settings()).redis == pytest.approx(redis_bytes, rel=QUARTER)
     size = size_federation(measured.load[1], Settings(), len(CLOUDS) / len(GROUPS))
-    each = [Load(1, REQUESTS * (cloud == "spot"), own, 1.0) for cloud, own in measured.own.items()]
+    each = [FederationLoad(1, REQUESTS * (cloud == "spot"), own, 1.0) for cloud, own in measured.own.items()]
     archives = sum(size_federation(load, Settings()).archives for load in each)
     assert archives == pytest.approx(measured.archives, rel=QUARTER)
     assert size.owners == pytest.approx(sum(measured.owners.values()), rel=QUARTER)
 
 
 def test_limits_are_those_of_the_code() -> None:
-    assert sizing.CLOUDS_A_WORKER == MOST_SAMPLERS // 4
-    assert sizing._MOST_ANSWERS == KEPT_CLOSED
+    assert size_rules.CLOUDS_A_WORKER == MOST_SAMPLERS // 4
+    assert size_rules._MOST_ANSWERS == KEPT_CLOSED

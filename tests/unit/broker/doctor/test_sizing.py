@@ -9,9 +9,9 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from broker.doctor import CheckResult, State, sizing
+from broker.doctor import CheckResult, State, size_rules
 from broker.doctor.redis import RedisServer
-from broker.doctor.sizing import DAY_S, MB, RULES, Load, check_size, size_federation
+from broker.doctor.size_rules import DAY_S, MB, RULES, FederationLoad, check_size, size_federation
 from broker.observability.owner_stats import OwnerStats
 from broker.settings import Settings
 from tests.unit.broker.doctor.test_federation import Federation
@@ -25,20 +25,27 @@ SIZES = {
     "memory of owners": "owners",
     "memory of Monte-Carlo workers": "workers_memory",
 }
-LOAD = Load(clouds=10, requests_per_day=1000, own_per_day=10_000, days=30)
+LOAD = FederationLoad(clouds=10, requests_per_day=1000, own_per_day=10_000, days=30)
+AT_REST = FederationLoad(clouds=10, requests_per_day=0, own_per_day=0, days=30)
 
 
 def test_the_rules_are_those_of_the_page() -> None:
     section = README.read_text(encoding="utf-8").split("## How much it wants")[1].split("\n## ")[0]
     for rule in RULES:
         assert f"| {rule.what} | {rule.amount:g} {rule.unit} |" in section
-    sizes = [size_federation(Load(clouds, 100 * clouds, 1000 * clouds, 30), Settings()) for clouds in SHOWN]
+    sizes = [
+        size_federation(FederationLoad(clouds, 100 * clouds, 1000 * clouds, 30), Settings())
+        for clouds in SHOWN
+    ]
     for what, name in SIZES.items():
         amounts = (f"{getattr(size, name) / MB:,.0f} MB" for size in sizes)
         assert f"| {what} | {' | '.join(amounts)} |" in section
     assert f"| Monte-Carlo workers | {' | '.join(str(size.workers) for size in sizes)} |" in section
-    assert f"one for {sizing.CLOUDS_A_WORKER} clouds" in section
-    assert f"{sizing.PEAK:g} times the mean" in section
+    assert f"one for {size_rules.CLOUDS_A_WORKER} clouds" in section
+    slow = size_federation(AT_REST, Settings().model_copy(update={"inbox_poll_s": 10.0}))
+    part = slow.owner_cores / size_federation(AT_REST, Settings()).owner_cores
+    assert f"{part:.0%} of it with ten seconds" in section.replace("\n  ", " ")
+    assert f"{size_rules.PEAK:g} times the mean" in section
 
 
 def test_what_is_kept_for_a_while_stops_growing() -> None:
@@ -46,11 +53,11 @@ def test_what_is_kept_for_a_while_stops_growing() -> None:
     month, decade, later = (size_federation(replace(LOAD, days=days), settings) for days in (30, 3650, 7300))
     assert month.redis < decade.redis
     instances = (LOAD.requests_per_day + LOAD.own_per_day) * 3650
-    assert later.redis - decade.redis == pytest.approx(2 * instances * sizing.HISTORY_EVENT.amount)
+    assert later.redis - decade.redis == pytest.approx(2 * instances * size_rules.HISTORY_EVENT.amount)
     assert later.owners == decade.owners
     assert later.archives > 1.9 * decade.archives
     smaller = size_federation(replace(LOAD, days=3650), settings.model_copy(update={"journal_kept": 10_000}))
-    assert decade.redis - smaller.redis == pytest.approx(10 * 90_000 * sizing.JOURNAL_ENTRY.amount)
+    assert decade.redis - smaller.redis == pytest.approx(10 * 90_000 * size_rules.JOURNAL_ENTRY.amount)
 
 
 def test_workers_are_as_many_as_keep_their_samplers() -> None:

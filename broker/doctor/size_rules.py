@@ -25,7 +25,7 @@ DAY_S = 86_400.0
 MB = 1e6
 
 
-class Rule(NamedTuple):
+class SizeRule(NamedTuple):
     """A measured amount; ``what`` says of what, and for what."""
 
     amount: float
@@ -33,29 +33,29 @@ class Rule(NamedTuple):
     what: str
 
 
-REDIS_BASE = Rule(4, "MB", "memory of Redis without a cloud")
-REDIS_CLOUD = Rule(20, "kB", "memory of Redis, for each cloud")
-JOURNAL_ENTRY = Rule(890, "bytes", "memory of Redis, for each entry of a journal")
-EVENT = Rule(800, "bytes", "memory of Redis, for each public event in each of two streams")
-RECORD = Rule(1650, "bytes", "memory of Redis, for each admitted request and its lease, a week long")
-HISTORY_EVENT = Rule(33, "bytes", "memory of Redis, for each start and end of an instance, for good")
-REDIS_FILE = Rule(0.33, "bytes", "file of Redis after a rewrite, for each byte of its memory")
-REDIS_WRITES = Rule(2, "kB", "file of Redis, each second, for each cloud at rest")
-ARCHIVE_ENTRY = Rule(100, "bytes", "archives of owners, for each entry of a full segment")
-OPEN_ENTRY = Rule(890, "bytes", "archives of owners, for each of a cloud's latest 5,000 entries")
-API = Rule(85, "MB", "memory of each API process")
-OWNER = Rule(75, "MB", "memory of each owner process")
-OWNER_CLOUD = Rule(7.3, "MB", "memory of owner processes, for each cloud")
-ANSWER = Rule(1250, "bytes", "memory of owner processes, for each of a cloud's latest 100,000 instances")
-WORKER = Rule(50, "MB", "memory of each Monte-Carlo worker")
-WORKER_CLOUD = Rule(2.1, "MB", "memory of Monte-Carlo workers, for each cloud")
-REDIS_REST = Rule(0.05, "% of a core", "CPU of Redis, for each cloud at rest")
-OWNER_REST = Rule(0.24, "% of a core", "CPU of owner processes, for each cloud at rest")
-REDIS_REQUEST = Rule(1, "ms", "CPU of Redis, for each request that comes alone")
-API_REQUEST = Rule(3, "ms", "CPU of API processes, for each request that comes alone")
-OWNER_REQUEST = Rule(2.5, "ms", "CPU of owner processes, for each request that comes alone")
+REDIS_BASE = SizeRule(4, "MB", "memory of Redis without a cloud")
+REDIS_CLOUD = SizeRule(20, "kB", "memory of Redis, for each cloud")
+JOURNAL_ENTRY = SizeRule(890, "bytes", "memory of Redis, for each entry of a journal")
+EVENT = SizeRule(800, "bytes", "memory of Redis, for each public event in each of two streams")
+RECORD = SizeRule(1650, "bytes", "memory of Redis, for each admitted request and its lease, a week long")
+HISTORY_EVENT = SizeRule(33, "bytes", "memory of Redis, for each start and end of an instance, for good")
+REDIS_FILE = SizeRule(0.33, "bytes", "file of Redis after a rewrite, for each byte of its memory")
+REDIS_WRITES = SizeRule(2, "kB", "file of Redis, each second, for each cloud at rest")
+ARCHIVE_ENTRY = SizeRule(100, "bytes", "archives of owners, for each entry of a full segment")
+OPEN_ENTRY = SizeRule(890, "bytes", "archives of owners, for each of a cloud's latest 5,000 entries")
+API = SizeRule(85, "MB", "memory of each API process")
+OWNER = SizeRule(75, "MB", "memory of each owner process")
+OWNER_CLOUD = SizeRule(7.3, "MB", "memory of owner processes, for each cloud")
+ANSWER = SizeRule(1250, "bytes", "memory of owner processes, for each of a cloud's latest 100,000 instances")
+WORKER = SizeRule(50, "MB", "memory of each Monte-Carlo worker")
+WORKER_CLOUD = SizeRule(2.1, "MB", "memory of Monte-Carlo workers, for each cloud")
+REDIS_REST = SizeRule(0.05, "% of a core", "CPU of Redis, for each cloud at rest")
+OWNER_REST = SizeRule(0.24, "% of a core", "CPU of owner processes, for each cloud at rest")
+REDIS_REQUEST = SizeRule(1, "ms", "CPU of Redis, for each request that comes alone")
+API_REQUEST = SizeRule(3, "ms", "CPU of API processes, for each request that comes alone")
+OWNER_REQUEST = SizeRule(2.5, "ms", "CPU of owner processes, for each request that comes alone")
 
-RULES = tuple(value for value in dict(globals()).values() if isinstance(value, Rule))
+RULES = tuple(value for value in dict(globals()).values() if isinstance(value, SizeRule))
 _FACTORS = {"bytes": 1.0, "kB": 1e3, "MB": MB, "% of a core": 0.01, "ms": 1e-3}
 
 #: Clouds whose samplers a Monte-Carlo worker keeps, if their tables have four sizes; with more it begins each
@@ -63,6 +63,8 @@ _FACTORS = {"bytes": 1.0, "kB": 1e3, "MB": MB, "% of a core": 0.01, "ms": 1e-3}
 CLOUDS_A_WORKER = 64
 #: Requests in the busiest seconds, for each in the mean.
 PEAK = 10.0
+#: The part of the CPU at rest that does not shrink with the polls of owners.
+UNPOLLED = 0.3
 _ENTRIES_A_REQUEST, _ENTRIES_AN_INSTANCE, _EVENTS_A_REQUEST = 3, 2, 2
 _RECORD_DAYS, _MOST_ANSWERS = 7.0, 100_000
 #: Redis rewrites its file when it has doubled, and keeps the old one until the new one is written.
@@ -72,8 +74,8 @@ _AHEAD_DAYS, _REDIS_CORE = 30.0, 0.7
 
 
 @dataclass(frozen=True)
-class Load:
-    """What a federation has to do, all clouds together.
+class FederationLoad:
+    """Holds what a federation has to do, all clouds together.
 
     requests_per_day: requests that are admitted. own_per_day: instances that clouds' own users start. days:
     for how long.
@@ -86,8 +88,8 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Size:
-    """What a federation wants: bytes of memory and disk, processes, and cores in its busiest seconds.
+class FederationSize:
+    """Holds what a federation wants: bytes of memory and disk, processes, and cores in its busiest seconds.
 
     owners: memory of all owner processes, if 25 clouds share one. workers: number of Monte-Carlo workers.
     """
@@ -109,7 +111,7 @@ class Size:
         return self.redis + self.api + self.owners + self.workers_memory
 
 
-def size_federation(load: Load, settings: Settings, clouds_a_process: float = 25) -> Size:
+def size_federation(load: FederationLoad, settings: Settings, clouds_a_process: float = 25) -> FederationSize:
     """Return what a federation wants after ``load.days`` with these settings."""
     clouds, days = load.clouds, load.days
     written = (_ENTRIES_A_REQUEST * load.requests_per_day + _ENTRIES_AN_INSTANCE * load.own_per_day) * days
@@ -127,7 +129,8 @@ def size_federation(load: Load, settings: Settings, clouds_a_process: float = 25
     )
     workers = math.ceil(clouds / CLOUDS_A_WORKER)
     peak = PEAK * load.requests_per_day / DAY_S
-    return Size(
+    resting = clouds * (UNPOLLED + (1 - UNPOLLED) / settings.inbox_poll_s)
+    return FederationSize(
         redis=redis,
         redis_disk=_FILES * max(_of(REDIS_FILE, redis), _LEAST_FILE),
         archives=_of(OPEN_ENTRY, is_open) + _of(ARCHIVE_ENTRY, written - is_open),
@@ -137,13 +140,13 @@ def size_federation(load: Load, settings: Settings, clouds_a_process: float = 25
         + _of(ANSWER, answers),
         workers=workers,
         workers_memory=_of(WORKER, workers) + _of(WORKER_CLOUD, clouds),
-        redis_cores=_of(REDIS_REST, clouds) + _of(REDIS_REQUEST, peak),
+        redis_cores=_of(REDIS_REST, resting) + _of(REDIS_REQUEST, peak),
         api_cores=_of(API_REQUEST, peak),
-        owner_cores=_of(OWNER_REST, clouds) + _of(OWNER_REQUEST, peak),
+        owner_cores=_of(OWNER_REST, resting) + _of(OWNER_REQUEST, peak),
     )
 
 
-def _of(rule: Rule, count: float = 1.0) -> float:
+def _of(rule: SizeRule, count: float = 1.0) -> float:
     return rule.amount * _FACTORS[rule.unit] * count
 
 
@@ -193,7 +196,7 @@ def _mb(count: float) -> str:
     return f"{count / MB:,.0f} MB"
 
 
-def _read_load(installation: Installation) -> Load:
+def _read_load(installation: Installation) -> FederationLoad:
     """Return the load of clouds in wall time, by the events and journals that are kept."""
     client, keys = installation.redis_client, installation.keys
     clouds = [info.id for info in installation.readable_clouds if info.time == "wall"]
@@ -204,7 +207,7 @@ def _read_load(installation: Installation) -> Load:
     if oldest and latest:
         first_ms, last_ms = (int(found[0][0].partition(b"-")[0]) for found in (oldest, latest))
         days = max((last_ms - first_ms) / 1e3 / DAY_S, 1.0)
-        requests_per_day = cast("int", client.xlen(keys.all_events)) / _EVENTS_A_REQUEST / days
+        requests_per_day = client.xlen(keys.all_events) / _EVENTS_A_REQUEST / days
     for cloud in clouds:
         stats = OwnerStats.parse(cast("dict[bytes, bytes]", client.hgetall(keys.owner_stats(cloud))))
         advert, info = read_advert(installation, cloud), installation.clouds[cloud]
@@ -212,4 +215,4 @@ def _read_load(installation: Installation) -> Load:
             days = max(advert.at_s / info.speed / DAY_S, 1.0)
             entries_per_day += stats.journal_entries / days
     own = max(entries_per_day - _ENTRIES_A_REQUEST * requests_per_day, 0.0) / _ENTRIES_AN_INSTANCE
-    return Load(len(clouds), requests_per_day, own, _AHEAD_DAYS)
+    return FederationLoad(len(clouds), requests_per_day, own, _AHEAD_DAYS)
