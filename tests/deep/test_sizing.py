@@ -33,7 +33,7 @@ from tests.support.wait import wait_until
 from workers.montecarlo.sampling import MOST_SAMPLERS
 from workers.owner.answer_log import KEPT_CLOSED
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("federation")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("federation")]
 
 QUARTER = 0.25
 CPU_FACTOR = 3.0
@@ -170,9 +170,9 @@ class Taker:
         client, keys, rules = self.client, self.keys, self.rules
         journals = {cloud: keys.journal(cloud) for cloud in CLOUDS}
         histories = [keys.history(cloud, 1) for cloud in small]
-        wait_until(lambda: client.exists(*histories) == len(small), "histories", limit_s=120.0)
-        wait_until(lambda: client.exists(keys.snapshot("long")), "a snapshot", limit_s=60.0)
-        wait_until(lambda: client.zcard(keys.table_turns) == 0, "all tables", limit_s=120.0)
+        wait_until(lambda: client.exists(*histories) == len(small), "histories", limit_s=240.0)
+        wait_until(lambda: client.exists(keys.snapshot("long")), "a snapshot", limit_s=120.0)
+        wait_until(lambda: client.zcard(keys.table_turns) == 0, "all tables", limit_s=240.0)
         entries = {cloud: client.xlen(journals[cloud]) for cloud in CLOUDS}
         own = sum(entries[cloud] for cloud in small) / 2
         rules[size_rules.JOURNAL_ENTRY] = usage(client, *journals.values()) / sum(entries.values())
