@@ -26,7 +26,7 @@ MB = 1e6
 
 
 class SizeRule(NamedTuple):
-    """A measured amount; ``what`` says of what, and for what."""
+    """A measured amount; ``what`` says of what it is, and for how much."""
 
     amount: float
     unit: str

@@ -22,6 +22,7 @@ import redis
 from broker.contract import SpotRequest
 from broker.doctor import size_rules
 from broker.doctor.size_rules import FederationLoad, SizeRule, size_federation
+from broker.local import federation as federation_module
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, ProcessSpec, wall_time
 from broker.settings import Settings
@@ -140,6 +141,12 @@ def ask(number: int) -> SpotRequest:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(federation_module, "START_LIMIT_S", 400.0)
+        yield from _measure(tmp_path_factory)
+
+
+def _measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
     directory = tmp_path_factory.mktemp("sizing")
     file = directory / "federation.toml"
     small = [cloud for cloud in CLOUDS if cloud != "spot"]
