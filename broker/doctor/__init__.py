@@ -7,13 +7,25 @@ decorator ``check``; only a new module is named here as well.
 
 from __future__ import annotations
 
-from broker.doctor import api, clouds, contract, directories, instances, jobs, keys, packages, redis, settings
+from broker.doctor import (
+    api,
+    clouds,
+    contract,
+    directories,
+    instances,
+    jobs,
+    keys,
+    packages,
+    redis,
+    settings,
+    size_rules,
+)
 from broker.doctor.check import Check, CheckResult, State
 from broker.doctor.installation import Installation
 
 __all__ = ["CHECKS", "Check", "CheckResult", "Installation", "State", "run_checks"]
 
-_MODULES = (settings, packages, directories, keys, redis, clouds, contract, jobs, instances, api)
+_MODULES = (settings, packages, directories, keys, redis, clouds, size_rules, contract, jobs, instances, api)
 #: All checks, in the order in which they are run and shown: by module, and as they stand there.
 CHECKS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Check))
 

@@ -99,6 +99,8 @@ RIGHTS: Mapping[str, Right] = {
     "webhook_deliveries": _BROKERS,
     "sampler": Right(owner="r", broker="r", montecarlo="rw"),
     "samplers": Right(owner="r", broker="r", montecarlo="rw"),
+    "table_turns": Right(owner="rw"),
+    "table_signs": Right(owner="rw"),
     "batch": Right(owner="rw", montecarlo="rw"),
     "job": Right(broker="r xadd", jobs="rw"),
     "open_jobs": Right(agent="r", broker="r zadd", jobs="rw"),
@@ -140,7 +142,7 @@ _LISTEN = "subscribe unsubscribe psubscribe punsubscribe"
 _WORKER = (
     f"{_CONNECTION} {_START} {_TRANSACTION} get mget set del exists expire pexpire ttl pttl incrby "
     "hget hmget hgetall hkeys hvals hlen hset hsetnx hdel hexists hincrby llen lrange lpush rpush rpop brpop "
-    "sadd srem smembers scard zadd zrem zscore zcard zrange zrangebyscore "
+    "sadd srem smembers scard zadd zrem zscore zcard zrank zrange zrangebyscore "
     "xadd xdel xlen xtrim xrange xrevrange xread"
 )
 

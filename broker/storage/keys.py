@@ -233,6 +233,16 @@ class RedisKeys:
         """Name of the sorted set of Monte-Carlo workers by their last sign of life (Redis clock, seconds)."""
         return f"{self.prefix}samplers"
 
+    @property
+    def table_turns(self) -> str:
+        """Name of the sorted set of clouds whose tables are due or in progress, the most urgent first."""
+        return f"{self.prefix}table-turns"
+
+    @property
+    def table_signs(self) -> str:
+        """Name of the sorted set of these clouds by their last sign of life (Redis clock, seconds)."""
+        return f"{self.prefix}table-signs"
+
     def batch(self, refresh: str, cores: int, share: int) -> str:
         """Name the expiring hash with the samples of one batch (bytes) and the worker that made them."""
         return f"{self.prefix}batch:{refresh}:{cores}:{share}"

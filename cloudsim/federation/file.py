@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def load_federation(
     *,
     until_s: float | None = None,
     on_warning: WarningHandler = lambda _file, _warning: None,
+    played: Collection[str] | None = None,
 ) -> Federation:
     """Read a federation file with the traces that it names.
 
@@ -53,6 +55,9 @@ def load_federation(
     on_warning
         Called with a trace file and a sentence for anything odd in it: quarantined lines, drop-outs and the
         like; and with this file for load that can never be placed.
+    played
+        Ids of the clouds whose own load is wanted. The others then have none, and there are no workloads: of
+        many clouds, the process of a few would spend most of its start and its memory on their traces.
 
     Raises
     ------
@@ -62,6 +67,11 @@ def load_federation(
         When a trace is wrong; names its file and line.
     """
     file = read_file(path)
+    if played is not None:
+        clouds = [
+            table if table.id in played else table.model_copy(update={"trace": None}) for table in file.cloud
+        ]
+        file = file.model_copy(update={"cloud": clouds, "workload": []})
     try:
         federation = _federation(file, Traces(path.parent, data_dir, on_warning), until_s)
     except SpecError as error:

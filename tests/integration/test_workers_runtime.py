@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,6 +36,7 @@ from workers.montecarlo.sampling import BatchSampler
 from workers.owner.owner import Owner
 from workers.owner.process import EXIT_BROKEN, EXIT_FENCED, OwnerProcess, OwnerProcessSpec
 from workers.owner.state import OwnerSpec
+from workers.owner.table_turns import TABLES_A_WORKER, TableTurns
 
 HOUR_S = 3600.0
 
@@ -328,6 +331,27 @@ def test_a_restart_gives_the_same_table_from_a_new_history(make_bench: Make) -> 
     assert [batch.epoch for batch in bench.batches] == [2]
     bench.sample()
     assert bench.tell()[0].answer.table_version == versions[1]  # type: ignore[union-attr]
+
+
+def test_a_table_that_is_due_waits_for_its_turn_at_the_workers(make_bench: Make) -> None:
+    bench = make_bench(spec(), history_s=25 * HOUR_S)
+    others = [
+        TableTurns(bench.client, bench.keys, f"other{number}", HOUR_S, time.monotonic)
+        for number in range(TABLES_A_WORKER)
+    ]
+    assert all(other.take(1.0) for other in others)
+    bench.settings = bench.settings.model_copy(update={"inbox_poll_s": 0.05})
+    bench.runtime = bench.make()
+    bench.runtime.open()
+    bench.runtime.start()
+    wait_until(lambda: bench.client.zscore(bench.keys.table_turns, "A"), "it waits")
+    assert bench.batches == []
+    others[0].leave()
+    wait_until(lambda: bench.batches, "its batch")
+    assert bench.client.zscore(bench.keys.table_turns, "A") == -math.inf, "others wait for it"
+    bench.sample()
+    wait_until(lambda: bench.client.zscore(bench.keys.table_turns, "A") is None, "it has left")
+    wait_until(lambda: bench.events()[-1].kind is EventKind.TABLE, "its table")
 
 
 def test_overflow_goes_out_with_its_journal_entry(make_bench: Make) -> None:

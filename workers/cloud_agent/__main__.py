@@ -75,7 +75,7 @@ def read_cloud(path: Path, cloud: str, data: Path | None) -> tuple[FederatedClou
     InputError
         When the file has no cloud of that id, or the cloud is simulated.
     """
-    for number, member in enumerate(load_federation(path, data).clouds):
+    for number, member in enumerate(load_federation(path, data, played=()).clouds):
         if member.spec.id == cloud:
             if member.instances is None:
                 message = f"{cloud} is simulated: its table in {path} has no table instances"

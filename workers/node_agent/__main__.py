@@ -72,7 +72,7 @@ def read_node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...
     InputError
         When the file has no cloud of that id, or the cloud runs no commands.
     """
-    members = {member.spec.id: member for member in load_federation(path, data).clouds}
+    members = {member.spec.id: member for member in load_federation(path, data, played=()).clouds}
     if cloud not in members:
         raise InputError(f"no cloud is called {cloud!r}; there are: {', '.join(members)}", field="--cloud")
     if members[cloud].driver != "process":

@@ -7,5 +7,6 @@
   ``event_writer``, ``convert``, ``adverts``.
 - The process around them: ``process``, ``clock``, ``ownership`` and ``epoch_file`` (one owner at a time),
   ``standby`` (while another process is the owner), ``recovery``, ``snapshots`` and ``archiving`` (the
-  journal), ``table_refresh`` and ``refresh_schedule`` (quantile tables), ``request_log``, ``stats``.
+  journal), ``table_refresh``, ``refresh_schedule`` and ``table_turns`` (quantile tables), ``request_log``,
+  ``stats``.
 """

@@ -104,7 +104,9 @@ def parser() -> argparse.ArgumentParser:
 def load_process_specs(options: argparse.Namespace, config: Settings) -> list[OwnerProcessSpec]:
     """Read the federation file, and combine it with arguments and settings. Raises InputError."""
     until_s = None if options.until is None else parse_duration_s(options.until, field="--until")
-    federation = load_federation(options.federation, config.data, until_s=until_s)
+    # In trace time the sizes of tables and the end follow from the load of all.
+    played = options.cloud if options.time == "wall" and not options.all else None
+    federation = load_federation(options.federation, config.data, until_s=until_s, played=played)
     clouds = [member.spec.id for member in federation.clouds] if options.all else options.cloud
     return [process_spec(cloud, options, config, federation) for cloud in dict.fromkeys(clouds)]
 

@@ -68,6 +68,7 @@ from workers.owner.standby import Standby
 from workers.owner.state import OwnerSpec
 from workers.owner.stats import OwnerStatsPublisher
 from workers.owner.table_refresh import Refresher, Sampling
+from workers.owner.table_turns import TableTurns
 
 EXIT_FENCED = 75
 EXIT_BROKEN = 70
@@ -156,6 +157,8 @@ class OwnerProcess:
         self._spec = spec
         self._schedule = RefreshSchedule(spec.owner.cloud, spec.sizes)
         self._owner = Owner(spec.owner)
+        longest_s, journal = spec.owner.cloud.refresh_s / spec.speed, self._journal
+        self._turns = TableTurns(journal.redis, journal.keys, journal.cloud, longest_s, time.monotonic)
 
     def _sampling(self) -> Sampling:
         cloud, spec = self._spec.owner.cloud, self._spec
@@ -430,14 +433,17 @@ class OwnerProcess:
         monotonic_s = time.monotonic()
         now_s = self._clock.now_s(monotonic_s)
         self._write(self._owner.expire(now_s, _now(), monotonic_s), advert=True)
-        if not self._refresher.busy and self._schedule.due(now_s, monotonic_s):
-            self._write(self._owner.advance(now_s, _now()))
-            late_s = self._schedule.late_s(now_s) / self._spec.speed
-            self._schedule.note_begin(now_s, monotonic_s)
-            self._begin_refresh(self._owner.cloud.now_s, late_s)
+        if self._refresher.busy:
+            self._turns.hold()
+        elif self._schedule.due(now_s, monotonic_s):
+            self._stats.note_table_due(self._schedule.late_s(now_s) / self._spec.speed)
+            if self._turns.take(self._schedule.urgency(now_s)):
+                self._write(self._owner.advance(now_s, _now()))
+                self._schedule.note_begin(now_s, monotonic_s)
+                self._begin_refresh(self._owner.cloud.now_s)
 
-    def _begin_refresh(self, boundary_s: float, late_s: float = 0.0) -> None:
-        self._stats.note_table_begin(late_s)
+    def _begin_refresh(self, boundary_s: float) -> None:
+        self._stats.note_table_begin()
         self._refresher.begin(boundary_s, self._schedule.sizes, self._owner.cloud.history.cut(boundary_s))
         self._step_refresh()
 
@@ -453,6 +459,7 @@ class OwnerProcess:
         self._unpublished = table
         failpoint(Failpoint.OWNER_MERGED)
         if not self._trace_time:
+            self._turns.leave()
             self._publish_table()  # before the advert that names it
         self._write(self._owner.adopt(table, _now()), advert=True)
 

@@ -45,9 +45,11 @@ class RefreshSchedule:
         self._made_for: frozenset[int | Flavour] = frozenset()
         self._next_s = cloud.first_table_s
         self._forward_s = -math.inf  # monotonic
+        self._asked = 0  # requests since the latest refresh began
 
     def note_size(self, command: Command) -> None:
-        """Note the size, or the flavour, that a request asks for."""
+        """Note a request, and the size or the flavour that it asks for."""
+        self._asked += isinstance(command, Ask | Reserve)
         if self._cloud.products.pools:
             return  # tables of pools serve all sizes
         if isinstance(command, Ask | Reserve) and command.cores <= self._largest:
@@ -60,8 +62,20 @@ class RefreshSchedule:
         """Return whether a refresh is due now."""
         if now_s < self._cloud.first_table_s:
             return False
-        missing = not self.sizes <= self._made_for
-        return now_s >= self._next_s or (missing and monotonic_s >= self._forward_s)
+        return now_s >= self._next_s or (self._is_incomplete and monotonic_s >= self._forward_s)
+
+    @property
+    def _is_incomplete(self) -> bool:
+        return not self.sizes <= self._made_for
+
+    def urgency(self, now_s: float) -> float:
+        """Return how urgent a table is: its age in refresh periods, for each request since it was begun.
+
+        One request more than came is counted, so that age counts where there is none. The age of a table
+        that is not there, or lacks a size, is that of the cloud.
+        """
+        begun_s = 0.0 if self._is_incomplete else self._next_s - self._cloud.refresh_s
+        return (now_s - begun_s) / self._cloud.refresh_s * (1 + self._asked)
 
     def late_s(self, now_s: float) -> float:
         """Return for how long, in the cloud's time, the next table has been due; 0 for the first one."""
@@ -69,6 +83,6 @@ class RefreshSchedule:
 
     def note_begin(self, now_s: float, monotonic_s: float) -> None:
         """Note that a refresh for all ``sizes`` has begun."""
-        self._made_for = self.sizes
+        self._made_for, self._asked = self.sizes, 0
         self._next_s = now_s + self._cloud.refresh_s
         self._forward_s = monotonic_s + BROUGHT_FORWARD_S

@@ -67,6 +67,19 @@ def test_a_federation_is_read(tmp_path: Path) -> None:
     assert promised.spot_sizes(promised.clouds[1]) == (1, 2)  # A's own load consists of single cores
 
 
+def test_who_plays_some_clouds_reads_the_traces_of_no_other(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    whole, of_one = load_federation(path, None), load_federation(path, None, played={"B"})
+    assert [cloud.spec for cloud in of_one.clouds] == [cloud.spec for cloud in whole.clouds]
+    assert [len(cloud.own_load) for cloud in of_one.clouds] == [0, len(whole.clouds[1].own_load)]
+    assert of_one.workloads == ()
+    (tmp_path / "b.txt").unlink()
+    (first, _) = load_federation(path, None, played={"A"}).clouds
+    assert len(first.own_load) == len(whole.clouds[0].own_load) > 0
+    with pytest.raises(SpecError, match="no such trace"):
+        load_federation(path, None, played={"B"})
+
+
 def test_requests_come_by_time_then_workload_then_file_order(tmp_path: Path) -> None:
     text = GOOD + '[[workload]]\norigin = "B"\ntrace = "b.txt"\ndelay = "1h"\n'
     requests = list(load_federation(write(tmp_path, text), None).requests())

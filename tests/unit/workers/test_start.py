@@ -1,14 +1,17 @@
-"""Processes that keep files end with one line where the state directory cannot be used."""
+"""What processes read when they start, and how they end where the state directory cannot be used."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from broker.settings import settings
+from broker.settings import Settings, settings
+from cloudsim.model.errors import SpecError
+from workers.owner.__main__ import load_process_specs, parser
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +33,15 @@ def test_a_state_directory_that_cannot_be_used_is_named(
     assert import_module(f"{module}.__main__").main(["--cloud", "a", "--federation", "f.toml"]) == 2
     told = capsys.readouterr().err
     assert told == f"{module}: SPOTFED_STATE_DIR: cannot use /dev/null: Not a directory\n"
+
+
+def test_an_owner_in_wall_time_reads_the_load_of_no_other_cloud(tmp_path: Path) -> None:
+    file = tmp_path / "federation.toml"
+    ours = '[[cloud]]\nid = "a"\nnodes = "2x4"\ntrace = { synthetic = "table-1", hours = 24, seed = 1 }\n'
+    file.write_text(f'{ours}[[cloud]]\nid = "b"\nnodes = "2x4"\ntrace = "absent.txt"\n')
+    arguments = ["--federation", str(file), "--cloud", "a"]
+    (spec,) = load_process_specs(parser().parse_args(arguments), Settings())
+    assert (spec.info.id, len(spec.owner.own_load) > 0) == ("a", True)
+    for more in (["--cloud", "b"], ["--time", "trace"]):
+        with pytest.raises(SpecError, match="absent"):
+            load_process_specs(parser().parse_args([*arguments, *more]), Settings())

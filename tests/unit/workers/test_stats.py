@@ -66,7 +66,8 @@ def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
 def test_a_table_is_late_from_when_it_was_due_until_it_is_made(
     client: redis.Redis, stats: OwnerStatsPublisher, now_s: list[float]
 ) -> None:
-    stats.note_table_begin(late_s=3.0)
+    stats.note_table_due(late_s=3.0)
+    stats.note_table_begin()
     now_s[0] += 20.0
     stats.publish(5)
     assert told(client) == OwnerStats(batches=5, table_due_age_s=23.0)
