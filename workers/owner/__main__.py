@@ -251,6 +251,7 @@ def _make_owners(
     owners: dict[str, OwnerProcess] = {}
     recorded: list[Spans] = []
     infos: list[tuple[Journal, CloudInfo]] = []
+    replication = Replication(client, config)
 
     def send(queue: str, batch: Batch) -> None:
         send_batch(app, queue, json.loads(write_message(batch, speaking())))
@@ -264,7 +265,7 @@ def _make_owners(
             signing,
             speaks=speaking,
             events_kept=config.events_kept,
-            replication=Replication(client, config),
+            replication=replication,
         )
         infos.append((journal, spec.info))
         spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": cloud})
