@@ -248,7 +248,7 @@ def find_candidates(request: SpotRequest, members: Sequence[Member]) -> Candidat
 
 
 class MemberFit(NamedTuple):
-    """What a member's description, advert and table tell about requests of one size, needs and SLA.
+    """Says how a member fits requests of one size, needs and SLA, by its description, advert and table.
 
     Attributes
     ----------
