@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,14 @@ def generate(
             metavar="USER", help="A new password for this user; the old one stays valid until the next run."
         ),
     ] = None,
+    together: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLOUDS",
+            help="Clouds whose owners one process runs, as in A,B, or '*' for all; once for each such "
+            "process. It gets a user named after the first of them.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write an ACL file for Redis 7 or newer: a user for each owner, each node agent and each other party.
@@ -64,7 +73,9 @@ def generate(
     """
     config = settings()
     keys, server_url = RedisKeys(config.key_prefix), _check_address(address or config.redis_url)
-    members = list_users(keys, _cloud_ids(federation), sentinel=is_sentinel(server_url))
+    clouds = _cloud_ids(federation)
+    groups = _read_groups(together or (), clouds)
+    members = list_users(keys, clouds, together=groups, sentinel=is_sentinel(server_url))
     renewed = set(rotate or ())
     if unknown := renewed - {user.name for user in members}:
         names = ", ".join(user.name for user in members)
@@ -121,6 +132,19 @@ def _cloud_ids(federation: Path) -> list[str]:
     except (KeyError, TypeError) as error:
         raise SpecError("needs [[cloud]] tables, each with an id", file=str(federation)) from error
     return list(dict.fromkeys(ids))
+
+
+def _read_groups(together: Sequence[str], clouds: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the clouds of each process that runs several owners."""
+    groups = [tuple(clouds if text == "*" else dict.fromkeys(text.split(","))) for text in together]
+    named = [cloud for group in groups for cloud in group]
+    if unknown := [cloud for cloud in named if cloud not in clouds]:
+        raise InputError(
+            f"no cloud is called {unknown[0]!r}; there are: {', '.join(clouds)}", field="--together"
+        )
+    if twice := [cloud for cloud in clouds if named.count(cloud) > 1]:
+        raise InputError(f"{twice[0]} is in two processes", field="--together")
+    return groups
 
 
 def _check_address(url: str | None) -> str:

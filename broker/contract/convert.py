@@ -9,13 +9,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from broker.contract.adverts import NodeKind
-from broker.contract.replies import CounterOffers, QuoteView, RefusalView, SizeOffer
+from broker.contract.replies import BrokenPromise, CounterOffers, QuoteView, RefusalView, SizeOffer
 from cloudsim.admission.counter_offers import AdmissibleSize
 from cloudsim.model.instances import Quote
 from cloudsim.model.nodes import NodeDetails, groups_of
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Mode, Request
 
+_NO_OFFERS = CounterOffers()
 _sizes: TypeAdapter[tuple[SizeOffer, ...]] = TypeAdapter(tuple[SizeOffer, ...])
 
 
@@ -61,6 +62,7 @@ def to_refusal_view(
     cloud_time_s: float | None = None,
     smaller: int | None = None,
     other_sizes: Sequence[AdmissibleSize] = (),
+    broken_promise: BrokenPromise | None = None,
 ) -> RefusalView:
     """Return a refusal as a message. A survived lifetime of 0 s makes no counter-offer.
 
@@ -76,17 +78,26 @@ def to_refusal_view(
         The largest size that would be admitted instead.
     other_sizes:
         What would be promised for other sizes.
+    broken_promise:
+        The evidence that the cloud breaks promises at the SLA of the request.
     """
     return RefusalView(
         **_read_fields(refusal, _REFUSAL_FIELDS),
         cores=cores,
-        counter_offers=CounterOffers(
-            lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability, cores=smaller
-        ),
+        counter_offers=_to_counter_offers(refusal, smaller),
         table_age_s=_table_age_s(refusal.table_made_at_s, cloud_time_s),
         other_sizes=_to_size_offers(other_sizes),
         detail=detail,
         removed=dict(refusal.removed),
+        broken_promise=broken_promise,
+    )
+
+
+def _to_counter_offers(refusal: Refusal, smaller: int | None) -> CounterOffers:
+    if not refusal.survives_s and refusal.eviction_probability is None and smaller is None:
+        return _NO_OFFERS
+    return CounterOffers(
+        lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability, cores=smaller
     )
 
 

@@ -1,7 +1,8 @@
 """Writes the ACL file of a shared Redis: which party may use which keys and commands.
 
-There is one user for each cloud's owner, one for its node agent, one for its cloud agent, and one for each
-other party. `RIGHTS` is the only table of rights: a row for everything that `broker.storage.keys` names.
+There is one user for each cloud's owner, one for its node agent, one for its cloud agent, one for each
+process that runs the owners of several clouds, and one for each other party. `RIGHTS` is the only table of
+rights: a row for everything that `broker.storage.keys` names.
 Redis 7 or newer and Valkey read the file. Only its owner uses a cloud's keys; to keys that all share an owner
 may add, but it cannot read them. Redis checks a script twice: calling it needs a right to all keys that the
 call declares, and each command in it needs the right to the key that it touches. Only the broker and the
@@ -179,23 +180,31 @@ _OF_CLOUDS = {"owner": "cloud", "agent": "agent", "instances": "instances"}
 
 @dataclass(frozen=True)
 class User:
-    """One user of Redis. ``cloud`` is the cloud of an owner or agent, None for the other parties."""
+    """One user of Redis. ``clouds``: those of an owner's process, or that of an agent; others have none."""
 
     name: str
     party: str
-    cloud: str | None = None
+    clouds: tuple[str, ...] = ()
 
 
-def list_users(keys: RedisKeys, clouds: Iterable[str], *, sentinel: bool = False) -> list[User]:
+def list_users(
+    keys: RedisKeys,
+    clouds: Iterable[str],
+    *,
+    together: Iterable[tuple[str, ...]] = (),
+    sentinel: bool = False,
+) -> list[User]:
     """Return the users that a federation of these clouds needs; their names begin with the key prefix.
 
+    ``together``: the clouds of each process that runs several owners; its user is named after the first.
     ``sentinel``: with those of replicas and of Sentinels.
     """
     base = keys.prefix.strip(":") or "spotfed"
     ids = list(clouds)
     own = [
-        User(f"{base}-{name}-{cloud}", party, cloud) for party, name in _OF_CLOUDS.items() for cloud in ids
+        User(f"{base}-{name}-{cloud}", party, (cloud,)) for party, name in _OF_CLOUDS.items() for cloud in ids
     ]
+    own += [User(f"{base}-owner-{group[0]}", "owner", group) for group in together]
     parties = [party for party in COMMANDS if party not in _OF_CLOUDS]
     return [
         *own,
@@ -242,7 +251,11 @@ def _patterns(keys: RedisKeys, user: User) -> tuple[set[str], set[str], dict[str
     reads: set[str] = set()
     writes: set[str] = set()
     alone: defaultdict[str, set[str]] = defaultdict(set)
-    rows = [(make_key_pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
+    rows = [
+        (make_key_pattern(keys, name, cloud), right)
+        for name, right in RIGHTS.items()
+        for cloud in user.clouds or (None,)
+    ]
     for key_pattern, right in [*rows, *_queue_rights(keys, user)]:
         letters, commands = _parts(getattr(right, user.party))
         if "r" in letters:
@@ -265,11 +278,13 @@ def _parts(right: str) -> tuple[str, str]:
 
 
 def _channels(keys: RedisKeys, user: User) -> list[str]:
-    return [
-        make_key_pattern(keys, name, user.cloud)
+    channels = [
+        make_key_pattern(keys, name, cloud)
         for name, parties in CHANNELS.items()
         if user.party in parties
+        for cloud in user.clouds or (None,)
     ]
+    return list(dict.fromkeys(channels))
 
 
 def make_key_pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
@@ -291,11 +306,10 @@ def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
 
     Messages go to a queue by its name. The version before also writes bindings, which nothing reads.
     """
-    cloud = user.cloud
     bells = Right(owner="rw", instances="llen lpush", broker="llen lpush", montecarlo="llen lpush")
     batches = Right(owner="llen lpush", montecarlo="rw")
     queues = [
-        (cloud_queue(cloud or "*"), bells),
+        *((cloud_queue(cloud), bells) for cloud in user.clouds or ("*",)),
         (MONTECARLO, batches),
         (montecarlo_queue("*"), batches),
         (JOBS, Right(agent="llen lpush", broker="llen lpush", jobs="rw")),
@@ -304,8 +318,9 @@ def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
     for kind in ("binding", "binding_permanent"):
         rows += [(f"{keys.prefix}_kombu.{kind}.{queue}", _noted(right)) for queue, right in queues]
     unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
-    served = JOBS if user.party == "jobs" else None if cloud is None else cloud_queue(cloud)
-    return rows + [(f"{keys.prefix}{name}", unacked) for name in unacked_options(served).values()]
+    served = [JOBS] if user.party == "jobs" else [*map(cloud_queue, user.clouds)] or [None]
+    names = [name for queue in served for name in unacked_options(queue).values()]
+    return rows + [(f"{keys.prefix}{name}", unacked) for name in names]
 
 
 def _noted(right: Right) -> Right:

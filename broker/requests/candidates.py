@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from broker.contract import RefusalView, SpotRequest
 from broker.contract.convert import to_refusal_view
-from broker.requests.open_request import add_broken_promise
-from broker.requests.routing import CandidateSet, Member, find_candidates, find_smaller_size
+from broker.requests.routing import CandidateSet, Member, MemberFits, find_smaller_sizes
 from broker.requests.validation import check_id, check_request
-from cloudsim.model.refusals import Refusal
+from cloudsim.model.refusals import Refusal, RefusalReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +34,52 @@ class MemberEvaluation:
     passed_over: list[RefusalView] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Shape:
+    """The evaluation for requests of one size, needs and SLA, whose lifetimes and targets may differ.
+
+    Attributes
+    ----------
+    views:
+        The refusals that have nothing of a lifetime, as messages, by cloud, reason and smaller size.
+    smaller:
+        What ``find_smaller_sizes`` found, by cloud.
+    """
+
+    fits: MemberFits
+    views: dict[tuple[str, RefusalReason, int | None], RefusalView] = field(default_factory=dict)
+    smaller: dict[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+
+    def to_view(self, request: SpotRequest, refusal: Refusal, target: Member | None) -> RefusalView:
+        """Return a refusal as a message; ``target``: its cloud, if the request may be sent there."""
+        smaller = None if target is None else self._find_smaller_size(request, target)
+        key = refusal.cloud, refusal.reason, smaller
+        view = None if refusal.table_version else self.views.get(key)
+        if view is None:
+            broken = None if target is None else target.broken_at(request.sla)
+            view = to_refusal_view(refusal, cores=request.cores, smaller=smaller, broken_promise=broken)
+            if not refusal.table_version:
+                self.views[key] = view
+        return view
+
+    def _find_smaller_size(self, request: SpotRequest, target: Member) -> int | None:
+        cloud, lifetime_s = target.info.id, request.lifetime_s or 0.0
+        sizes = self.smaller.get(cloud)
+        if sizes is None:
+            sizes = self.smaller[cloud] = find_smaller_sizes(request, target)
+        for cores, longest_s in sizes:
+            if lifetime_s <= longest_s:
+                return cores
+        return None
+
+
 class MemberEvaluator:
     """Evaluates members, as one look at their adverts showed them, once for all equal requests."""
 
     def __init__(self, members: Sequence[Member]):
         self.members = members
         self._evaluations: dict[Hashable, MemberEvaluation] = {}
+        self._shapes: dict[Hashable, _Shape] = {}
 
     def evaluate(self, request: SpotRequest) -> MemberEvaluation:
         """Evaluate the members for a request, or return the evaluation for an equal one.
@@ -51,7 +90,7 @@ class MemberEvaluator:
             When this federation cannot be asked for this.
         """
         check_id(request.id or "", self.members)
-        requirements = _requirements_of(request)
+        requirements = _fields_of(request, _NOT_REQUIRED)
         evaluation = self._evaluations.get(requirements)
         if evaluation is None:
             evaluation = self._evaluations[requirements] = self._evaluate(request)
@@ -61,32 +100,29 @@ class MemberEvaluator:
         targets, trace_time = check_request(request, self.members)
         if trace_time:
             return MemberEvaluation(targets, trace_time)
-        candidates = find_candidates(request, self.members)
-        by_cloud = {member.info.id: member for member in targets}
+        shape = _fields_of(request, _NOT_OF_SHAPE)
+        key = _fields_of(request, _NOT_OF_SHAPE)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = _Shape(MemberFits(request, self.members))
+        candidates = shape.fits.find_candidates(request, targets)
+        by_cloud = {member.info.id: member for member in targets} if candidates.passed_over else {}
         passed_over = [
-            add_broken_promise(
-                to_refusal_view(
-                    refusal, cores=request.cores, smaller=_smaller_size(request, by_cloud, refusal)
-                ),
-                targets,
-                request.sla,
-            )
-            for refusal in candidates.passed_over
+            shape.to_view(request, refusal, by_cloud.get(refusal.cloud)) for refusal in candidates.passed_over
         ]
         return MemberEvaluation(targets, trace_time, candidates, passed_over)
 
 
-def _requirements_of(request: SpotRequest) -> Hashable:
-    """Return all fields of a request but its id and its launch, which only owners judge."""
+#: Only owners judge the launch.
+_NOT_REQUIRED = frozenset({"id", "launch"})
+_NOT_OF_SHAPE = _NOT_REQUIRED | {"origin", "targets", "lifetime_s", "least_s", "at_s"}
+
+
+def _fields_of(request: SpotRequest, without: Container[str]) -> Hashable:
     return tuple(
         [
             tuple(value.items()) if isinstance(value, dict) else value
             for name, value in vars(request).items()
-            if name not in ("id", "launch")
+            if name not in without
         ]
     )
-
-
-def _smaller_size(request: SpotRequest, targets: Mapping[str, Member], refusal: Refusal) -> int | None:
-    member = targets.get(refusal.cloud)
-    return None if member is None else find_smaller_size(request, member)

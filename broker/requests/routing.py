@@ -7,15 +7,20 @@ doubt; its owner decides everything else. In trace time every target is asked in
 from __future__ import annotations
 
 import json
+import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from broker.contract import Advert, BrokenPromise, CloudInfo, NodeKind, Room, SpotRequest
 from cloudsim.federation.ranking import rank_quotes
-from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Mode, promises
+
+_Flavour = tuple[int, Amounts]
 
 
 class TableCell(NamedTuple):
@@ -29,16 +34,11 @@ class TableCell(NamedTuple):
 
 @dataclass(frozen=True)
 class TableSummary:
-    """The published part of a cloud's table: its cells in the order of free slots.
-
-    ``cells`` has them by size in cores, ``flavours`` those of sizes that need more than cores, by cores and
-    amounts.
-    """
+    """The published part of a cloud's table: by cores and amounts, its cells in the order of free slots."""
 
     version: str
     made_at_s: float
-    cells: dict[int, tuple[TableCell, ...]]
-    flavours: dict[tuple[int, Amounts], tuple[TableCell, ...]] = field(default_factory=dict)
+    cells: dict[_Flavour, tuple[TableCell, ...]]
 
     @classmethod
     def from_json(cls, text: bytes | str) -> TableSummary:
@@ -50,7 +50,7 @@ class TableSummary:
             When it is something else.
         """
         published = json.loads(text)
-        cells: dict[tuple[int, Amounts], list[TableCell]] = {}
+        cells: dict[_Flavour, list[TableCell]] = {}
         for row in published["rows"]:
             survives = sorted((float(sla), float(seconds)) for sla, seconds in row["quantiles_s"].items())
             amounts = tuple(
@@ -67,15 +67,32 @@ class TableSummary:
         return cls(
             str(published["version"]),
             float(published["made_at_s"]),
-            {cores: tuple(sorted(rows)) for (cores, amounts), rows in cells.items() if not amounts},
-            {flavour: tuple(sorted(rows)) for flavour, rows in cells.items() if flavour[1]},
+            {flavour: tuple(sorted(rows)) for flavour, rows in cells.items()},
         )
 
-    def cells_of(self, request: SpotRequest) -> tuple[TableCell, ...]:
-        """Return the cells by which a request is judged."""
-        if request.resources:
-            return self.flavours.get((request.cores, tuple(request.resources.items())), ())
-        return self.cells.get(request.cores, ())
+    @cached_property
+    def _bounds(self) -> dict[_Flavour, tuple[list[float], list[float]]]:
+        return {flavour: _find_bounds(cells) for flavour, cells in self.cells.items()}
+
+    def bound_s(self, flavour: _Flavour, sla: float) -> float:
+        """Return the lifetime beyond which a flavour is refused at this SLA whatever is free.
+
+        A published lifetime at an SLA no smaller than the request's bounds the lifetime at the request's SLA,
+        and conditions between two cells are mixtures of both. So a lifetime above that bound in all cells is
+        refused. It is infinite where a cell has no bound, or there is no cell.
+        """
+        slas, bounds_s = self._bounds.get(flavour, _UNBOUNDED)
+        return bounds_s[bisect_left(slas, sla)]
+
+
+_UNBOUNDED: tuple[list[float], list[float]] = [], [math.inf]
+
+
+def _find_bounds(cells: Sequence[TableCell]) -> tuple[list[float], list[float]]:
+    """Return the published SLAs, and the bounds up to each of them and beyond the last."""
+    slas = sorted({sla for cell in cells for sla, _ in cell.survives_s})
+    longest_s = [[_longest_lifetime_s(cell, sla) for cell in cells] for sla in slas]
+    return slas, [*(max(lifetimes_s) for lifetimes_s in longest_s), math.inf]
 
 
 @dataclass(frozen=True)
@@ -150,29 +167,32 @@ def find_targets(request: SpotRequest, members: Sequence[Member]) -> list[Member
     ordered = sorted(members, key=lambda member: member.info.order)
     if request.targets is None:
         return [member for member in ordered if member.info.id != request.origin]
-    clouds = [member.info.id for member in ordered]
+    clouds = {member.info.id: member for member in ordered}
     for target in request.targets:
         if target not in clouds:
             raise UnknownTargetError(target, clouds)
-    return [member for member in ordered if member.info.id in request.targets]
+    targets = set(request.targets)
+    return [member for cloud, member in clouds.items() if cloud in targets]
 
 
 class Candidate(NamedTuple):
-    """A cloud that may be asked: its place in the order of clouds, its fit as a quote, its free cores."""
+    """A cloud that may be asked: the slots of the size that are free at most, and its free cores."""
 
-    order: int
-    quote: Quote
+    cloud: str
+    free_slots: int
     free_cores: int
 
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """The clouds that may be asked for requests with equal requirements, not yet in the order of asking.
+    """The clouds that may be asked for requests with equal requirements.
 
     Attributes
     ----------
     cores:
         The size of the requests.
+    candidates:
+        The clouds in the order of ranking.
     passed_over:
         The refusals on behalf of the other clouds.
     distrusted:
@@ -192,15 +212,15 @@ class CandidateSet:
         known against it.
         """
         taken = reserved.cores if reserved is not None else {}
-        roomy: list[tuple[int, Quote]] = []
-        full: list[tuple[int, Quote]] = []  # as far as is known
-        for order, quote, free_cores in self.candidates:
-            fits = quote.free_slots != 0 and free_cores - taken.get(quote.cloud, 0) >= self.cores
-            (roomy if fits else full).append((order, quote))
-        ranked = rank_quotes(roomy) + rank_quotes(full)
-        if self.distrusted:
-            ranked.sort(key=lambda quote: quote.cloud in self.distrusted)
-        return Route(tuple(quote.cloud for quote in ranked[:most]), self.passed_over)
+        ordered = (
+            cloud
+            for distrusted in (False, True)
+            for full in (False, True)  # as far as is known
+            for cloud, free_slots, free_cores in self.candidates
+            if (cloud in self.distrusted) is distrusted
+            and (free_slots == 0 or free_cores - taken.get(cloud, 0) < self.cores) is full
+        )
+        return Route(tuple(islice(ordered, most)), self.passed_over)
 
 
 def route(
@@ -224,32 +244,124 @@ def find_candidates(request: SpotRequest, members: Sequence[Member]) -> Candidat
         When the request names a cloud that is not a member.
     """
     targets = find_targets(request, members)
-    largest = max((member.info.largest_node for member in members), default=0)
-    if members and request.cores > largest:
-        raise UnfittableError(request.cores, largest)
-    candidates: list[Candidate] = []
-    passed_over: list[Refusal] = []
-    target_ids, promised = {member.info.id for member in targets}, _promised(request)
-    for member in sorted(members, key=lambda member: member.info.order):
-        cloud, advert = member.info.id, member.advert
-        if cloud not in target_ids:
-            passed_over.append(Refusal(cloud, RefusalReason.NOT_A_TARGET))
-        elif (refusal := _refuse_when_empty(request, member.info)) is not None:
-            passed_over.append(refusal)
-        elif advert is None or not member.reachable:
-            passed_over.append(Refusal(cloud, RefusalReason.UNREACHABLE))
-        else:
-            room = advert.room(promised=promised)
-            slots = count_free_slots(room, request.cores)
-            if (refusal := _refuse_for(request, member, advert, slots)) is not None:
-                passed_over.append(refusal)
-                continue
-            if slots is None:
-                slots = room.free_cores // request.cores  # no more than that
-            quote = Quote(cloud, request.cores, slots, None, None, None, None)
-            candidates.append(Candidate(member.info.order, quote, room.free_cores))
-    distrusted = frozenset(member.info.id for member in targets if member.broken_at(request.sla) is not None)
-    return CandidateSet(request.cores, tuple(candidates), tuple(passed_over), distrusted)
+    return MemberFits(request, members).find_candidates(request, targets)
+
+
+class MemberFit(NamedTuple):
+    """Says how a member fits requests of one size, needs and SLA, by its description, advert and table.
+
+    Attributes
+    ----------
+    refusal:
+        The refusal on its behalf, whatever the lifetime and the targets; then it is no candidate.
+    bound_s:
+        The lifetime beyond which its table refuses.
+    slots:
+        The free slots of the size; None if the advert does not tell.
+    """
+
+    member: Member
+    refusal: Refusal | None
+    candidate: Candidate | None = None
+    bound_s: float = math.inf
+    slots: int | None = None
+
+
+class MemberFits:
+    """All members as they fit requests of one size, needs and SLA: only lifetimes and targets differ.
+
+    Attributes
+    ----------
+    fits:
+        In cloud order.
+    """
+
+    def __init__(self, request: SpotRequest, members: Sequence[Member]):
+        """Judge the members. Raises UnfittableError when none has a node for this size."""
+        largest = max((member.info.largest_node for member in members), default=0)
+        if members and request.cores > largest:
+            raise UnfittableError(request.cores, largest)
+        ordered = sorted(members, key=lambda member: member.info.order)
+        flavour = (request.cores, tuple(request.resources.items())) if _promised(request) else None
+        self._cells: dict[str, tuple[TableCell | None, float | None]] = {}  # that judge it, by cloud
+        self.fits = [_judge(request, flavour, member) for member in ordered]
+        self._ranked = tuple(
+            rank_quotes(
+                (fit.member.info.order, fit.candidate) for fit in self.fits if fit.candidate is not None
+            )
+        )
+        self._distrusted = frozenset(
+            member.info.id for member in ordered if member.broken_at(request.sla) is not None
+        )
+
+    def find_candidates(self, request: SpotRequest, targets: Sequence[Member]) -> CandidateSet:
+        """Return the candidates for a request of this size, needs and SLA; ``targets``: see find_targets."""
+        target_ids = {member.info.id for member in targets}
+        lifetime_s = request.lifetime_s or 0.0
+        passed_over = [
+            self._refuse(request, fit, is_target=fit.member.info.id in target_ids)
+            for fit in self.fits
+            if fit.refusal is not None or lifetime_s > fit.bound_s or fit.member.info.id not in target_ids
+        ]
+        refusing = {refusal.cloud for refusal in passed_over}
+        candidates = tuple([candidate for candidate in self._ranked if candidate.cloud not in refusing])
+        return CandidateSet(request.cores, candidates, tuple(passed_over), self._distrusted)
+
+    def _refuse(self, request: SpotRequest, fit: MemberFit, *, is_target: bool) -> Refusal:
+        cloud, table = fit.member.info.id, fit.member.table
+        if not is_target:
+            return Refusal(cloud, RefusalReason.NOT_A_TARGET)
+        if fit.refusal is not None:
+            return fit.refusal
+        assert table is not None
+        lifetime_s = request.lifetime_s or 0.0
+        slots = None if request.needs_more else fit.slots  # fewer may meet the other needs
+        if cloud not in self._cells:
+            cells = table.cells[request.cores, tuple(request.resources.items())]
+            cell = _cell_at(cells, slots) if slots else None
+            self._cells[cloud] = cell, _sure_lifetime_s(cell, request.sla or 0.0)
+        cell, survives_s = self._cells[cloud]
+        unseen = cell is not None and lifetime_s > cell.followed_up_s
+        return Refusal(
+            cloud,
+            RefusalReason.NO_EVIDENCE if unseen else RefusalReason.RISK_TOO_HIGH,
+            free_slots=slots,
+            eviction_probability=_sure_sla(cell, lifetime_s),
+            survives_s=survives_s,
+            table_version=table.version,
+            table_made_at_s=table.made_at_s,
+        )
+
+
+def _judge(request: SpotRequest, flavour: _Flavour | None, member: Member) -> MemberFit:
+    """Judge a member; ``flavour``: by which its table does, None where nothing is promised.
+
+    A refusal has the first reason in their precedence. But UNREACHABLE precedes reasons from an advert that
+    is too old to be believed. The owner alone knows what is free of other resources, or on nodes with some
+    labels; there are at least as many slots of cores.
+    """
+    info, advert = member.info, member.advert
+    if request.cores > info.largest_node or request.needs_more:
+        refusal = _refuse_when_empty(request, info)
+        if refusal is not None:
+            return MemberFit(member, refusal)
+    if advert is None or not member.reachable:
+        return MemberFit(member, Refusal(info.id, RefusalReason.UNREACHABLE))
+    room = advert.room(promised=flavour is not None)
+    slots = count_free_slots(room, request.cores)
+    if slots == 0 and not info.fair_share:  # else it has to see the request
+        closed = (("cordon", advert.closed_nodes),) if advert.closed_nodes else ()
+        return MemberFit(member, Refusal(info.id, RefusalReason.NO_CAPACITY, free_slots=0, removed=closed))
+    bound_s = math.inf
+    if flavour is not None:
+        table, version = member.table, advert.table_version
+        if version is None:
+            return MemberFit(member, Refusal(info.id, RefusalReason.NO_TABLE, free_slots=slots))
+        # In population mode risks above the SLA may be taken.
+        if table is not None and table.version == version and advert.admission is not Mode.POPULATION:
+            bound_s = table.bound_s(flavour, request.sla or 0.0)
+    at_most = room.free_cores // request.cores if slots is None else slots
+    return MemberFit(member, None, Candidate(info.id, at_most, room.free_cores), bound_s, slots)
 
 
 def _promised(request: SpotRequest) -> bool:
@@ -266,43 +378,28 @@ def count_free_slots(room: Room | Advert, cores: int) -> int | None:
     return None
 
 
-def find_smaller_size(request: SpotRequest, member: Member) -> int | None:
-    """Return the largest advertised size below the request's that this cloud would surely admit, or None.
+def find_smaller_sizes(request: SpotRequest, member: Member) -> tuple[tuple[int, float], ...]:
+    """Return the advertised sizes below the request's, largest first, that this cloud would surely admit.
 
-    Adverts tell of cores alone: a request that needs more gets None.
+    Each is in cores, with the longest lifetime in seconds that it would have at the SLA. Adverts tell of
+    cores alone: a request that needs more gets none.
     """
-    advert = member.advert
+    advert, table = member.advert, member.table
     if advert is None or not member.reachable or request.needs_more:
-        return None
+        return ()
     promised = _promised(request)
-    for cores, slots in sorted(advert.room(promised=promised).free_slots.items(), reverse=True):
-        if cores >= request.cores or slots == 0:
-            continue
-        if not promised:
-            return cores
-        if advert.admission is Mode.POPULATION:  # the owner alone knows its threshold
-            return None
-        table = member.table
-        cells = table.cells.get(cores, ()) if table and table.version == advert.table_version else ()
-        cell = _cell_at(cells, slots)
-        if (request.lifetime_s or 0.0) <= (_sure_lifetime_s(cell, request.sla or 0.0) or 0.0):
-            return cores
-    return None
-
-
-def _refuse_for(request: SpotRequest, member: Member, advert: Advert, slots: int | None) -> Refusal | None:
-    """Return the refusal of a cloud that would certainly refuse, with the first reason in their precedence.
-
-    But UNREACHABLE precedes reasons from an advert that is too old to be believed. The owner alone knows what
-    is free of other resources, or on nodes with some labels; there are at least as many slots of cores.
-    """
-    if slots == 0 and not member.info.fair_share:  # else it has to see the request
-        closed = (("cordon", advert.closed_nodes),) if advert.closed_nodes else ()
-        return Refusal(member.info.id, RefusalReason.NO_CAPACITY, free_slots=0, removed=closed)
-    if _promised(request):
-        assert request.sla is not None
-        return _refuse_by_table(request, request.sla, member, slots)
-    return None
+    free_slots = advert.room(promised=promised).free_slots
+    sizes = [cores for cores, slots in free_slots.items() if slots and cores < request.cores]
+    if not promised:
+        return ((max(sizes), math.inf),) if sizes else ()
+    if advert.admission is Mode.POPULATION:  # the owner alone knows its threshold
+        return ()
+    cells = table.cells if table is not None and table.version == advert.table_version else {}
+    sure = [(cores, _cell_at(cells.get((cores, ()), ()), free_slots[cores])) for cores in sizes]
+    return tuple(
+        (cores, _sure_lifetime_s(cell, request.sla or 0.0) or 0.0)
+        for cores, cell in sorted(sure, reverse=True)
+    )
 
 
 def _refuse_when_empty(request: SpotRequest, info: CloudInfo) -> Refusal | None:
@@ -327,47 +424,14 @@ def _holds(kind: NodeKind, request: SpotRequest) -> bool:
     return enough and kind.cores >= request.cores
 
 
-def _refuse_by_table(request: SpotRequest, sla: float, member: Member, slots: int | None) -> Refusal | None:
-    """Return a refusal if the table does not allow the lifetime for any number of free slots.
-
-    A published lifetime at an SLA no smaller than the request's bounds the lifetime at the request's SLA, and
-    conditions between two cells are mixtures of both. So a lifetime above that bound in all cells is refused
-    whatever is free.
-    """
-    assert member.advert is not None
-    cloud, table = member.info.id, member.table
-    if member.advert.table_version is None:
-        return Refusal(cloud, RefusalReason.NO_TABLE, free_slots=slots)
-    if table is None or table.version != member.advert.table_version or request.lifetime_s is None:
-        return None
-    if member.advert.admission is Mode.POPULATION:  # risks above the SLA may be taken
-        return None
-    cells = table.cells_of(request)
-    bounds = [_longest_lifetime_s(cell, sla) for cell in cells]
-    if not bounds or any(bound is None or request.lifetime_s <= bound for bound in bounds):
-        return None
-    slots = None if request.needs_more else slots  # fewer may meet the other needs
-    cell = _cell_at(cells, slots) if slots else None
-    unseen = cell is not None and request.lifetime_s > cell.followed_up_s
-    return Refusal(
-        cloud,
-        RefusalReason.NO_EVIDENCE if unseen else RefusalReason.RISK_TOO_HIGH,
-        free_slots=slots,
-        eviction_probability=_sure_sla(cell, request.lifetime_s),
-        survives_s=_sure_lifetime_s(cell, sla),
-        table_version=table.version,
-        table_made_at_s=table.made_at_s,
-    )
-
-
 def _cell_at(cells: Sequence[TableCell], slots: int) -> TableCell | None:
     """Return the cell for a number of free slots."""
     return next((cell for cell in cells if cell.free_slots_from <= slots <= cell.free_slots_to), None)
 
 
-def _longest_lifetime_s(cell: TableCell, sla: float) -> float | None:
+def _longest_lifetime_s(cell: TableCell, sla: float) -> float:
     """Return the lifetime at the smallest published SLA not below ``sla``, an upper bound."""
-    return next((seconds for published, seconds in cell.survives_s if published >= sla), None)
+    return next((seconds for published, seconds in cell.survives_s if published >= sla), math.inf)
 
 
 def _sure_lifetime_s(cell: TableCell | None, sla: float) -> float | None:

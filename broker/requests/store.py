@@ -10,7 +10,7 @@ other is told what stands. Attempts are numbered and the number only grows. Henc
 attempts, and a process that slept through its deadline cannot bring an abandoned one back.
 
 Each call takes a list and costs one round trip. Redis serves nobody else meanwhile: some hundreds at a time.
-Callers that come at the same time share a round trip (``broker.requests.shared_call``).
+Callers that come at the same time share a round trip (``broker.storage.shared_call``).
 
 What a call sends to one cloud is one inbox entry with one signature (``broker.signing``), and only the
 whole of
@@ -44,10 +44,10 @@ from broker.requests.models import (
     RequestStatus,
 )
 from broker.requests.quota import hold_arguments
-from broker.requests.shared_call import SharedCall
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
+from broker.storage.shared_call import SharedCall
 
 #: Items of one script call: Redis serves nobody else meanwhile.
 MOST_TOGETHER = 200

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -26,6 +28,7 @@ import structlog
 from broker.settings import Settings, is_sentinel
 from broker.storage.connections import DemotedError
 from broker.storage.sentinel import SentinelAddress
+from broker.storage.shared_call import SharedCall
 
 log = structlog.get_logger(__name__)
 
@@ -177,6 +180,8 @@ class Replication:
         states, _ = self._sentinels.ask(self._service)
         if 2 * len(states) <= len(self._sentinels.clients):
             raise DemotedError("no replica follows the server, and too few Sentinels answer")
+        if any("failover_in_progress" in state["flags"] for state in states):
+            raise DemotedError("no replica follows the server, and a Sentinel promotes one")
         latest = max(states, key=lambda state: int(state["config-epoch"]))
         if (latest["ip"], latest["port"]) != place or latest["is_odown"]:
             raise DemotedError("no replica follows the server, and Sentinels name another one, or none yet")
@@ -211,9 +216,8 @@ class ReplicationBarrier:
         place
             Returns what is another one after a failover; None if that is not known.
         """
-        self._mark, self._place = mark, place
-        self._running: asyncio.Future[None] | None = None
-        self._next: asyncio.Future[None] | None = None
+        self._place = place
+        self._round = None if mark is None else SharedCall(partial(_mark_for_all, mark), most=sys.maxsize)
 
     @classmethod
     def from_replication(cls, replication: Replication, channel: str) -> ReplicationBarrier:
@@ -237,28 +241,16 @@ class ReplicationBarrier:
         redis.RedisError
             When Redis is away, replicas lack it, or there was a failover.
         """
-        if self._mark is None:
+        if self._round is None:
             return
-        if self._next is None:
-            self._next = asyncio.ensure_future(self._round(self._mark, self._running))
-            self._next.add_done_callback(_look_at_error)
-        await asyncio.shield(self._next)
+        await self._round([None])
         if place is not None and place != self.place:
             raise DemotedError("another server has become the primary meanwhile")
 
-    async def _round(
-        self, mark: Callable[[], Awaitable[object]], before: asyncio.Future[None] | None
-    ) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        self._running, self._next = self._next, None  # who comes from here on waits for the next round
-        await mark()
 
-
-def _look_at_error(round_: asyncio.Future[None]) -> None:
-    """Let a round fail in silence if all who waited for it were cancelled."""
-    if not round_.cancelled():
-        round_.exception()
+async def _mark_for_all(mark: Callable[[], Awaitable[object]], waiting: Sequence[None]) -> Sequence[None]:
+    await mark()
+    return waiting
 
 
 NO_BARRIER = ReplicationBarrier(None)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
-from cloudsim.model.instances import Quote
+
+class _Fit(Protocol):
+    @property
+    def free_slots(self) -> int: ...
 
 
-def rank_quotes(quotes: Iterable[tuple[int, Quote]]) -> list[Quote]:
+_AnyQuote = TypeVar("_AnyQuote", bound=_Fit)
+
+
+def rank_quotes(quotes: Iterable[tuple[int, _AnyQuote]]) -> list[_AnyQuote]:
     """Order quotes by free slots, fewest first, then by cloud order; ``quotes`` holds (cloud order, quote).
 
     The tightest fit leaves the large gaps to requests that need them. Names play no part, so renaming a cloud

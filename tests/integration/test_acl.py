@@ -99,6 +99,7 @@ def shared(
         settings.cache_clear()
         made = tmp_path / "made.acl"
         told = ["--out", str(made), "--users-out", str(tmp_path / "users"), "--redis", address]
+        told += ["--together", "A,B"]
         monkeypatch.setattr(sys, "argv", ["spotfed", "acl", "generate", str(processes.file), *told])
         with pytest.raises(SystemExit) as ended:
             cli.main()
@@ -111,7 +112,7 @@ def shared(
         said = capsys.readouterr()
         parties = ("broker", "montecarlo", "jobs", "reader", "operator")
         own = [f"{kind}-{cloud}" for kind in ("cloud", "agent", "instances") for cloud in "AB"]
-        for user in (*own, *parties):
+        for user in (*own, "owner-A", *parties):
             password = shared.url(user).rpartition("=")[2]
             assert len(password) > 40
             assert password not in said.out + said.err + made.read_text()
@@ -182,6 +183,28 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         assert lease.encode() in heard or b'"A"' in heard
         assert reader.xlen(shared.keys.all_events) > 0
     # They tell the name of their library and ask how the server keeps its data, and go on without an answer.
+    refused = {(one["username"], one["object"]) for one in shared.denied()}
+    assert {what for _, what in refused} <= {"client|setinfo", "config|get"}, refused
+
+
+def test_the_owners_of_two_clouds_live_in_one_process(shared: Shared) -> None:
+    processes = shared.processes
+    owner = (
+        "workers.owner",
+        "--all",
+        "--federation",
+        str(processes.file),
+        "--speed",
+        "60",
+        "--history",
+        "30h",
+    )
+    running = processes.start(*owner, SPOTFED_REDIS_URL=shared.url("owner-A"))
+    processes.start("workers.montecarlo", "--name", "m", SPOTFED_REDIS_URL=shared.url("montecarlo"))
+    processes.table(1)
+    wait_until(lambda: processes.client.exists(shared.keys.table("B")), "a table of the other cloud")
+    running.terminate()
+    assert running.wait(60) == 0
     refused = {(one["username"], one["object"]) for one in shared.denied()}
     assert {what for _, what in refused} <= {"client|setinfo", "config|get"}, refused
 

@@ -288,6 +288,7 @@ def _make_owners(
     keys = RedisKeys(config.key_prefix)
     owners: dict[str, OwnerProcess] = {}
     recorded: list[Spans] = []
+    replication = Replication(client, config)
 
     def send(queue: str, batch: Batch) -> None:
         send_batch(app, queue, json.loads(write_message(batch, speaking())))
@@ -301,7 +302,7 @@ def _make_owners(
             signing,
             speaks=speaking,
             events_kept=config.events_kept,
-            replication=Replication(client, config),
+            replication=replication,
         )
         archive = Archive(archive_directory(config.state_dir, config.key_prefix, cloud))
         epochs = EpochFile(epochs_directory(config.state_dir, config.key_prefix), cloud)

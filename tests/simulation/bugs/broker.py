@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.requests.models import AttemptDecision, Record, RequestAnswer, RequestStatus
-from broker.requests.shared_call import _split
 from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
 from broker.storage.replication import ReplicationBarrier
+from broker.storage.shared_call import _split
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []

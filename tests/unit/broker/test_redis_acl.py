@@ -85,19 +85,40 @@ def test_no_line_allows_what_leads_out_of_it(user) -> None:
         found = re.fullmatch(r"(?:%R|%W)?~(.*)|&(.*)", word)
         if found:  # nothing outside the prefix
             assert (found[1] or found[2]).startswith("f:")
-    if user.cloud is not None:
-        other = {"A": "B", "B": "A"}[user.cloud]
+    if user.clouds:
+        other = {("A",): "B", ("B",): "A"}[user.clouds]
         assert not re.search(rf"[:.]{other}(\W|$)", line)
     assert ("config|get" in allowed) == (user.party == "operator")
 
 
 def test_an_agent_writes_the_secrets_of_its_own_users_alone_and_reads_whom_they_may_go_to() -> None:
-    line = render_user(KEYS, User("f-instances-A", "instances", "A"), [])
+    line = render_user(KEYS, User("f-instances-A", "instances", ("A",)), [])
     (written,) = re.findall(r"\(\+set ([^)]*)\)", line)
     assert written == f"%W~{KEYS.overflow_launch('A', '*')}"
     words = line.replace("(", " ").split()
     assert {f"%R~{KEYS.overflow_launch('*', '*')}", f"%R~{KEYS.catalogue('*')}"} <= set(words)
     assert f"~{KEYS.catalogue('A')}" in words
+
+
+def test_a_process_of_several_owners_has_what_each_of_them_has_and_no_more() -> None:
+    """Both are union: a script's selector too, for Redis must find all keys of a call in one of them."""
+    users = {user.name: user for user in list_users(KEYS, "ABC", together=[("A", "B")])}
+    lines = {name: render_user(KEYS, user, []) for name, user in users.items() if user.party == "owner"}
+
+    def rights(line: str) -> set[tuple[str, str]]:
+        selectors = re.findall(r"\(([^)]*)\)", line)
+        root = re.sub(r"\([^)]*\)", "", line).split(" -@all ")[1]
+        return {
+            (" ".join(command for command in selector.split() if command[0] == "+"), word)
+            for selector in [root, *selectors]
+            for word in selector.split()
+            if word[0] in "~%&"
+        }
+
+    both, a, b = (rights(lines[name]) for name in ("f-owner-A", "f-cloud-A", "f-cloud-B"))
+    assert both == a | b
+    assert not re.search(r"[:.]C(\W|$)", lines["f-owner-A"])
+    assert lines["f-owner-A"].count("+evalsha") == 1
 
 
 def test_every_command_of_a_script_is_allowed() -> None:
@@ -212,6 +233,8 @@ def test_a_rotated_password_is_valid_beside_the_old_one_until_the_next_run(gener
     ("text", "arguments", "words"),
     [
         ("[[cloud]]\nid = 'a*'", SERVER, "cloud.id: an id is letters"),
+        ("[[cloud]]\nid = 'a'", (*SERVER, "--together", "a,b"), "--together: no cloud is called 'b'"),
+        ("[[cloud]]\nid = 'a'", (*SERVER, "--together", "*", "--together", "a"), "a is in two processes"),
         ("[[cloud]]\nid =", SERVER, "x.toml: cloud.id: "),
         ("cloud = 3", SERVER, "x.toml: needs [[cloud]] tables"),
         ("[[cloud]]\nid = 'a'", (), "--redis: name the server"),

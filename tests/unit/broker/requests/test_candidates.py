@@ -5,7 +5,8 @@ import pytest
 from broker.contract import CloudInfo, SpotRequest
 from broker.requests.candidates import MemberEvaluator
 from broker.requests.errors import NoMembersError, UnsuitableError
-from broker.requests.routing import Member
+from broker.requests.routing import Member, TableCell, TableSummary
+from tests.unit.broker.requests.test_routing import member
 
 MEMBERS = [
     Member(CloudInfo(id=cloud, order=order, nodes="1x8", cores=8, largest_node=8, time="wall"))
@@ -50,3 +51,14 @@ def test_an_id_is_checked_however_often_the_wish_was_seen() -> None:
         evaluator.evaluate(wish(id="x" * 121))
     with pytest.raises(NoMembersError):
         MemberEvaluator([]).evaluate(wish())
+
+
+def test_each_lifetime_that_a_table_refuses_gets_its_own_offer() -> None:
+    cells = {(2, ()): (TableCell(1, 9, 1e4, ((0.05, 10.0), (0.1, 100.0), (0.5, 1000.0))),)}
+    asked = member("a", 0, {2: 4}, version="v", table=TableSummary("v", 0.0, cells))
+    evaluator = MemberEvaluator([asked])
+    offers = [
+        evaluator.evaluate(wish(cores=2, lifetime_s=lifetime_s)).passed_over[0].counter_offers.sla
+        for lifetime_s in (50, 500)
+    ]
+    assert offers == [0.1, 0.5]

@@ -18,13 +18,13 @@ from broker.requests.routing import (
     UnfittableError,
     UnknownTargetError,
     count_free_slots,
-    find_smaller_size,
+    find_smaller_sizes,
     route,
 )
 from cloudsim.admission.rule import examine
 from cloudsim.model.instances import Instance
 from cloudsim.model.refusals import Refusal, RefusalReason
-from cloudsim.model.requests import Kind, Mode, Request
+from cloudsim.model.requests import Amounts, Kind, Mode, Request
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.inventory import Inventory
@@ -54,6 +54,11 @@ def member(
 
 def wish(**fields: Any) -> SpotRequest:
     return SpotRequest(**({"cores": 2, "lifetime_s": 100} | fields))
+
+
+def smaller_size(request: SpotRequest, member: Member) -> int | None:
+    sizes = find_smaller_sizes(request, member)
+    return next((cores for cores, longest_s in sizes if (request.lifetime_s or 0) <= longest_s), None)
 
 
 def reasons(refusals: tuple[Refusal, ...]) -> dict[str, RefusalReason]:
@@ -195,21 +200,21 @@ def test_an_advert_that_names_another_table_leaves_it_to_the_owner() -> None:
 
 
 def test_the_largest_smaller_size_that_an_advert_vouches_for() -> None:
-    cells: dict[int, tuple[TableCell, ...]] = {
-        cores: (TableCell(1, 9, 900.0, ((0.1, seconds), (0.5, 900.0))),)
+    cells: dict[tuple[int, Amounts], tuple[TableCell, ...]] = {
+        (cores, ()): (TableCell(1, 9, 900.0, ((0.1, seconds), (0.5, 900.0))),)
         for cores, seconds in ((1, 200.0), (2, 100.0), (4, 50.0))
     }
     slots = {1: 9, 2: 4, 4: 2, 8: 0}
     east = member("east", 0, slots, version="v", table=TableSummary("v", 0.0, cells))
-    assert find_smaller_size(wish(cores=8), east) == 4
-    assert find_smaller_size(wish(cores=8, sla=0.1), east) == 2
-    assert find_smaller_size(wish(cores=8, sla=0.2, lifetime_s=150), east) == 1
-    assert find_smaller_size(wish(cores=8, sla=0.5, lifetime_s=150), east) == 4
-    assert find_smaller_size(wish(cores=8, sla=0.05), east) is None
-    assert find_smaller_size(wish(cores=1), east) is None
+    assert smaller_size(wish(cores=8), east) == 4
+    assert smaller_size(wish(cores=8, sla=0.1), east) == 2
+    assert smaller_size(wish(cores=8, sla=0.2, lifetime_s=150), east) == 1
+    assert smaller_size(wish(cores=8, sla=0.5, lifetime_s=150), east) == 4
+    assert smaller_size(wish(cores=8, sla=0.05), east) is None
+    assert smaller_size(wish(cores=1), east) is None
     older = member("east", 0, slots, version="w", table=TableSummary("v", 0.0, cells))
-    assert find_smaller_size(wish(cores=8, sla=0.1), older) is None
-    assert find_smaller_size(wish(cores=8), Member(east.info, east.advert, reachable=False)) is None
+    assert smaller_size(wish(cores=8, sla=0.1), older) is None
+    assert smaller_size(wish(cores=8), Member(east.info, east.advert, reachable=False)) is None
 
 
 def test_a_promise_is_asked_for_where_only_leases_without_one_are_in_the_way() -> None:

@@ -8,7 +8,7 @@ import pytest
 from broker.contract import CloudInfo, NodeKind, SpotRequest
 from broker.contract.convert import to_node_kinds
 from broker.requests.errors import UnsuitableError
-from broker.requests.routing import Member, Route, TableSummary, find_smaller_size, route
+from broker.requests.routing import Member, Route, TableSummary, route
 from broker.requests.validation import check_request
 from cloudsim.model.nodes import NodeGroup, nodes_of
 from cloudsim.model.refusals import RefusalReason
@@ -17,7 +17,7 @@ from cloudsim.scheduling import filters
 from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import explain, plan
-from tests.unit.broker.requests.test_routing import member, reasons, wish
+from tests.unit.broker.requests.test_routing import member, reasons, smaller_size, wish
 
 GROUPS = (
     NodeGroup(2, 8, (("memory_mb", 8000),), frozenset({("zone", "north"), ("disk", "ssd")})),
@@ -95,9 +95,9 @@ def test_a_table_speaks_of_the_flavour_that_is_asked_for() -> None:
 
 def test_nobody_vouches_for_a_smaller_size_with_memory() -> None:
     one = mixed("a", 0, {1: 4, 2: 0})
-    assert find_smaller_size(wish(), one) == 1
+    assert smaller_size(wish(), one) == 1
     for needs in ({"resources": {"memory_mb": 1}}, {"labels": {"zone": "north"}}, {"group": "web"}):
-        assert find_smaller_size(wish(**needs), one) is None
+        assert smaller_size(wish(**needs), one) is None
 
 
 def test_a_member_that_does_not_tell_its_nodes_is_asked() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from broker.requests.shared_call import SharedCall
+from broker.storage.shared_call import SharedCall
 
 
 class Server:
