@@ -21,13 +21,14 @@ import numpy as np
 
 from broker.settings import settings
 from cloudsim.markets.formats import read
-from cloudsim.volatile import kernels, reference
+from cloudsim.volatile import kernels
 from cloudsim.volatile.availability import Availability, Unknown
 from cloudsim.volatile.availability import infer_pools as of_prices
 from cloudsim.volatile.managers import count_revocations
 from cloudsim.volatile.study import run_study
 from cloudsim.volatile.synthetic import EXEMPLARS, make_exemplar
 from tests.bench.targets import line
+from tests.support.reference import volatile as reference
 
 REPEATS = 7
 SMALL_SAMPLES, SMALL_UNITS = 2000, 250

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudsim.prediction.reference import line_up
-from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.scheduling import lineups
 from cloudsim.scheduling.eviction import ByKey, Cost, youngest_first
 from cloudsim.scheduling.lineups import LINEUPS, LineUp
 from cloudsim.scheduling.victims import Cheapest, InOrder
+from tests.support.reference import line_up
+from tests.support.reference.youngest_first import ReferenceSample
 from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
 
 CLOUDS = 40

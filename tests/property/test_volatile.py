@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from cloudsim.disclosure.levels import Disclosure, disclose
 from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL, expected_value, find_target_s
 from cloudsim.model.lengths import BIN_S, LengthHistogram
-from cloudsim.volatile import kernels, reference
+from cloudsim.volatile import kernels
 from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_intervals, count_revocations
 from cloudsim.volatile.study import InformationModel, run_study
+from tests.support.reference import volatile as reference
 
 #: Runs of samples; many of them end just when somebody is renewed.
 RUNS = st.one_of(st.integers(1, 4), st.sampled_from([287, 288, 575, 576, 577, 1152]), st.integers(1, 700))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import EventLog
-from cloudsim.prediction.reference.youngest_first import ReferenceSample
+from tests.support.reference.youngest_first import ReferenceSample
 
 _STOP, _ON_DEMAND, _SPOT = 0, 1, 2
 _NOWHERE = -1

@@ -8,10 +8,10 @@ from cloudsim.prediction import history_chunks
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.kernels import youngest_first as kernel
 from cloudsim.prediction.kernels.replays import empty_replays, resize_replays
-from cloudsim.prediction.reference import youngest_first as reference
 from cloudsim.prediction.samplers import replay
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
+from tests.support.reference import youngest_first as reference
 from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_log, random_nodes
 
 CLOUDS = 150
