@@ -100,7 +100,7 @@ def _rows(log: EventLog, kept: Any) -> EventLog:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     crowd=CROWDS,
     steps=steps_of(COMMANDS, CARE),

@@ -283,7 +283,7 @@ def position(stream_id: str) -> tuple[int, int]:
 
 def test_takeovers(redis_url):
     machine = type("Takeovers", (Takeovers,), {"url": redis_url})
-    run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=25))
+    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=25))
 
 
 @pytest.mark.parametrize(

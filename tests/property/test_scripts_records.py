@@ -330,7 +330,7 @@ def told(command: Any) -> str:
 
 def test_the_life_of_requests(redis_url):
     machine = type("Life", (Life,), {"url": redis_url})
-    run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))
+    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=30))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def counted(lengths: Sequence[int]) -> list[int]:
     return np.bincount(np.array(lengths, np.int64), minlength=577).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(units=traces(most=9), seed=st.integers(0, 2**32))
 def test_kernels_equal_the_event_loop(units: np.ndarray, seed: int):
     draws = np.random.default_rng(seed).random(count_revocations(units))
@@ -49,7 +49,7 @@ def test_kernels_equal_the_event_loop(units: np.ndarray, seed: int):
         assert kernels.count_queue(np.clip(units - floor, 0, room), True).tolist() == counted(lengths)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(units=traces(most=5000), seed=st.integers(0, 2**32))
 def test_the_sum_of_all_lengths_is_the_same_for_every_policy(units: np.ndarray, seed: int):
     up_s = int(units.sum()) * BIN_S
@@ -59,7 +59,7 @@ def test_the_sum_of_all_lengths_is_the_same_for_every_policy(units: np.ndarray, 
             assert sum(one.total_s for one in found) == up_s, f"{policy}, {renewal}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(units=traces(most=5000))
 def test_with_full_information_pools_are_never_worse_than_the_stack_that_they_cut(units: np.ndarray):
     (whole,), pools = (
@@ -76,7 +76,7 @@ def test_with_full_information_pools_are_never_worse_than_the_stack_that_they_cu
         assert parts >= whole.count * expected_value(value, aim, whole) * (1 - 1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(units=traces(most=5000), seed=st.integers(0, 2**32))
 def test_nobody_gets_more_than_the_oracle_nor_than_full_information(units: np.ndarray, seed: int):
     outcomes = run_study(units, np.random.default_rng(seed)).outcomes

