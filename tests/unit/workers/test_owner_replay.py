@@ -40,6 +40,9 @@ from workers.owner.state import OwnerSpec
 
 SEED, BIRTHS = 7, 100
 
+#: Requests between two crashes of all owners: two crashes of each.
+CRASHES = 1000
+
 #: When an operator gives a cloud a command.
 Order = tuple[float, str, Drain | Reopen]
 
@@ -169,7 +172,7 @@ def test_so_they_do_with_renewals() -> None:
     whole = federation(least_s=60.0)
     whole = replace(whole, workloads=(with_long_ones(whole.workloads[0]), *whole.workloads[1:]))
     expected = replay(whole, seed=SEED, births=BIRTHS)
-    assert drive(whole, crash_every=400) == expected
+    assert drive(whole, crash_every=CRASHES) == expected
     promises = expected["origins"]["A"]["promises"]
     assert promises["made"] > expected["origins"]["A"]["admitted"]
     assert promises["not_renewed"] > 0
@@ -195,14 +198,14 @@ def test_so_they_do_with_drains() -> None:
         (100_000.5, "A", Reopen(**command_id(), nodes=(0, 1), by="ops")),
         (110_000.5, "A", Drain(**command_id(), nodes=None, by="ops")),
     ]
-    assert drive(whole, crash_every=400, orders=orders) == expected
+    assert drive(whole, crash_every=CRASHES, orders=orders) == expected
     assert expected["origins"]["A"]["refusals"]["no_such_node"] > 0, "all nodes are closed in the end"
 
 
 def test_so_they_do_with_notices() -> None:
     whole = federation(grace_s=GRACE_S)
     expected = replay(whole, seed=SEED, births=BIRTHS)
-    assert drive(whole, crash_every=400) == expected
+    assert drive(whole, crash_every=CRASHES) == expected
     assert expected["total"]["evicted"] > 0
     for cloud in whole.clouds:
         assert cloud.own_load is not None
@@ -215,12 +218,12 @@ def test_so_they_do_with_notices() -> None:
 def test_so_they_do_with_gangs(grace_s: float) -> None:
     whole = federation(grace_s=grace_s, gangs=True)
     expected = replay(whole, seed=SEED, births=BIRTHS)
-    assert drive(whole, crash_every=400) == expected
+    assert drive(whole, crash_every=CRASHES) == expected
     assert expected["total"]["evicted"] > 0
     assert all(cloud.own_load is not None and cloud.own_load.parallel.any() for cloud in whole.clouds)
 
 
-@pytest.mark.parametrize(("mode", "crash_every"), [(Mode.STRICT, math.inf), (Mode.POPULATION, 400)])
+@pytest.mark.parametrize(("mode", "crash_every"), [(Mode.STRICT, math.inf), (Mode.POPULATION, CRASHES)])
 def test_the_owners_give_the_report_of_the_replay(mode: Mode, crash_every: float) -> None:
     whole = federation(mode)
     expected = replay(whole, seed=SEED, births=BIRTHS)
