@@ -97,6 +97,7 @@ test-deep: setup  ## 200 kills, new seeds of the simulation, the papers' product
 	@$(BIN)/python -m tests.support.kernels
 	$(BIN)/python -m tests.integration.kill_storm --kills 200
 	$(BIN)/python -m tests.simulation --from now --minutes $(SIMULATE_MINUTES) --jobs $(JOBS)
+	$(PYTEST) --hypothesis-profile thorough tests/property
 	$(PYTEST) $(TESTS_DEEP)
 
 lint: setup  ## the checks that run no test

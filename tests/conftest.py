@@ -15,7 +15,9 @@ from broker.storage.embedded_server import EmbeddedRedis
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 # Two cores shared by several processes: an example's time says nothing about the code.
-hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True)
+hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True, max_examples=40)
+#: What `make test-deep` draws of each property.
+hypothesis_settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=200)
 hypothesis_settings.load_profile("spotfed")
 # So no call of a test gives up after httpx's five seconds either. Its defaults are one shared object.
 vars(httpx._config.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "write", "pool"), 60.0))
@@ -29,6 +31,7 @@ FOLDER_MARKERS = {
     "integration": ("redis", "slow"),
     "docs": ("slow",),
     "acceptance": ("data", "slow"),
+    "recorded": ("data", "slow"),
     "fuzz": ("redis", "slow"),
     "upgrade": ("redis", "slow"),
     "openstack": ("redis", "slow"),

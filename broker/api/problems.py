@@ -305,8 +305,7 @@ def not_ready(detail: str) -> ProblemError:
     return _later("not-ready", "Federation not ready", detail)
 
 
-def _queue_away(error: Exception) -> ProblemError:
-    del error
+def _queue_away(_: Exception) -> ProblemError:
     detail = "the queue (Redis) does not answer; nothing admitted is lost: ask again with the same id"
     return _later("queue-away", "Queue unavailable", detail)
 
@@ -340,30 +339,10 @@ def _pool_exhausted(error: Exception) -> ProblemError:
     return _later("overloaded", "API process overloaded", detail)
 
 
-def _unfittable(error: Exception) -> ProblemError:
-    assert isinstance(error, UnfittableError)
+def _unfittable(error: UnfittableError) -> ProblemError:
     accepted = f"an integer from 1 to {error.largest_node}, the cores of the largest node of any member"
     errors = [FieldError(field="cores", message="fits on no member's node", accepted=accepted)]
     return ProblemError(_problem("unfittable", 422, "Unfittable request", str(error), errors=errors))
-
-
-def _unsuitable(error: Exception) -> ProblemError:
-    assert isinstance(error, UnsuitableError)
-    return invalid_field(error.field, str(error))
-
-
-def _silent(error: Exception) -> ProblemError:
-    assert isinstance(error, SilentError)
-    return owner_silent(error.clouds)
-
-
-def _set_aside(error: Exception) -> ProblemError:
-    assert isinstance(error, SetAsideError)
-    return set_aside(error.cloud)
-
-
-def _unknown_target(error: Exception) -> ProblemError:
-    return invalid_field("targets", str(error))
 
 
 def from_validation(error: ValidationError, fields: Iterable[str]) -> ProblemError:
@@ -386,15 +365,13 @@ def _field_error(detail: ErrorDetails, fields: tuple[str, ...] = ()) -> FieldErr
     return FieldError(field=".".join(path) or "body", message=detail["msg"], accepted=accepted)
 
 
-def _request_validation(error: Exception) -> ProblemError:
-    assert isinstance(error, RequestValidationError)
+def _request_validation(error: RequestValidationError) -> ProblemError:
     # The first part of a location is where the value came from: query, path, header.
     details = [{**detail, "loc": tuple(detail["loc"][1:]) or detail["loc"]} for detail in error.errors()]
     return invalid(_field_error(detail) for detail in details)  # type: ignore[arg-type]
 
 
-def _http(error: Exception) -> ProblemError:
-    assert isinstance(error, HTTPException)
+def _http(error: HTTPException) -> ProblemError:
     if error.status_code == 404:
         problem = _problem(
             "not-found", 404, "Unknown path", "there is no such path; /openapi.json has them all"
@@ -408,27 +385,19 @@ def _http(error: Exception) -> ProblemError:
     return ProblemError(problem, error.headers)
 
 
-def _bug(_: Exception) -> ProblemError:
-    detail = "this is a fault of ours; it was logged"
-    return ProblemError(_problem("internal", 500, "Internal error", detail))
-
-
-def _itself(error: Exception) -> ProblemError:
-    assert isinstance(error, ProblemError)
-    return error
-
+_BUG = "this is a fault of ours; it was logged"
 
 #: The first class that matches decides.
-TABLE: tuple[tuple[type[Exception], Callable[[Exception], ProblemError]], ...] = (
-    (ProblemError, _itself),
+TABLE: tuple[tuple[type[Exception], Callable[[Any], ProblemError]], ...] = (
+    (ProblemError, lambda error: error),
     (InFlightError, lambda _: in_flight()),
     (ReusedError, lambda _: key_reused()),
-    (UnsuitableError, _unsuitable),
-    (SilentError, _silent),
-    (SetAsideError, _set_aside),
+    (UnsuitableError, lambda error: invalid_field(error.field, str(error))),
+    (SilentError, lambda error: owner_silent(error.clouds)),
+    (SetAsideError, lambda error: set_aside(error.cloud)),
     (NoMembersError, lambda _: not_ready("no cloud has joined the federation yet")),
     (UnfittableError, _unfittable),
-    (UnknownTargetError, _unknown_target),
+    (UnknownTargetError, lambda error: invalid_field("targets", str(error))),
     (RequestValidationError, _request_validation),
     (HTTPException, _http),
     (redis.MaxConnectionsError, _pool_exhausted),
@@ -437,7 +406,7 @@ TABLE: tuple[tuple[type[Exception], Callable[[Exception], ProblemError]], ...] =
     (redis.ResponseError, _queue_refused),
     (redis.RedisError, _queue_away),
     (OSError, _queue_away),  # sockets; includes the built-in TimeoutError
-    (Exception, _bug),
+    (Exception, lambda _: ProblemError(_problem("internal", 500, "Internal error", _BUG))),
 )
 
 

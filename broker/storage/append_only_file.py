@@ -30,14 +30,13 @@ class RepairedFile:
     ----------
     file
         The file.
-    kept_bytes, cut_bytes
-        Bytes that are left, and bytes that were cut off; 0 if nothing had to be.
+    cut_bytes
+        Bytes that were cut off; 0 if nothing had to be.
     copy
         Copy of the whole file as it was; None if nothing was cut off.
     """
 
     file: Path
-    kept_bytes: int
     cut_bytes: int = 0
     copy: Path | None = None
 
@@ -57,7 +56,7 @@ def repair_end(directory: Path) -> RepairedFile:
     with path.open("rb") as file:
         kept = find_end(file)
         if kept == size:
-            return RepairedFile(path, size)
+            return RepairedFile(path)
         file.seek(kept + 1)  # behind the beginning of the command that is damaged
         if _COMMAND.search(file.read()):
             raise AppendOnlyFileError(
@@ -71,7 +70,7 @@ def repair_end(directory: Path) -> RepairedFile:
     with path.open("rb+") as damaged:
         damaged.truncate(kept)
         os.fsync(damaged.fileno())
-    return RepairedFile(path, kept, size - kept, copy)
+    return RepairedFile(path, size - kept, copy)
 
 
 def find_end(file: BinaryIO) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloudsim.model.arrays import BoolArray, FloatArray, IntArray, freeze_columns
-from cloudsim.model.errors import SpecError, TraceError
+from cloudsim.model.errors import TraceError
 
 TextArray = NDArray[np.object_]
 
@@ -123,10 +123,6 @@ class PriceSeries:
         """Seconds from the first record until ``ends_s``."""
         return self.ends_s - self.starts_s
 
-    def decimal(self, record: int) -> Decimal | None:
-        """Return the price of a record exactly as it was written, US dollars an hour; None if unknown."""
-        return None if np.isnan(self.price_usd_per_hour[record]) else Decimal(self.price_text[record].strip())
-
     def equals(self, other: PriceSeries) -> bool:
         """Return True if all fields are exactly the same (NaN equals NaN)."""
         return all(
@@ -164,45 +160,6 @@ class PriceSeries:
         record = self.record_at(at_s, carry=carry)
         price: FloatArray = np.where(record >= 0, self.price_usd_per_hour[record], np.nan)
         return price
-
-    def between(self, start_s: float, end_s: float) -> PriceSeries:
-        """Return the series from ``start_s`` until ``end_s``, unix seconds.
-
-        The price at ``start_s``, known or unknown, becomes a record of that time.
-
-        Raises
-        ------
-        SpecError
-            Unless start_s < end_s and some of the series lies between them.
-        """
-        if not start_s < end_s:
-            raise SpecError(f"a window from {start_s:.0f} ends at {end_s:.0f}, not after it", field="end_s")
-        inside = (self.at_s > start_s) & (self.at_s <= end_s)
-        if self.starts_s > end_s or (self.ends_s < start_s and not inside.any()):
-            raise SpecError(
-                f"{self.name} was recorded from {self.starts_s:.0f} to {self.ends_s:.0f}, "
-                f"which is outside {start_s:.0f} to {end_s:.0f}",
-                field="start_s",
-            )
-        at_s, text = self.at_s[inside], self.price_text[inside]
-        price = self.price_usd_per_hour[inside]
-        if self.starts_s <= start_s:
-            record = int(self.record_at(start_s))
-            at_s = np.concatenate([[start_s], at_s])
-            text = np.concatenate([[self.price_text[record] if record >= 0 else ""], text])
-            price = np.concatenate([[self.price_usd_per_hour[record] if record >= 0 else np.nan], price])
-        gaps = self.gaps_s[(self.gaps_s[:, 0] < end_s) & (self.gaps_s[:, 1] > start_s)]
-        ends_s = min(self.ends_s, end_s)
-        if len(gaps) and gaps[-1, 1] > end_s:  # the window ends in a gap: the price is known until that began
-            ends_s, gaps = float(gaps[-1, 0]), gaps[:-1]
-        return replace(
-            self,
-            at_s=at_s,
-            price_usd_per_hour=price,
-            price_text=text,
-            ends_s=max(ends_s, float(at_s[-1])),
-            gaps_s=np.maximum(gaps, start_s),
-        )
 
 
 def parse_prices(texts: Sequence[str]) -> tuple[FloatArray, BoolArray]:

@@ -6,7 +6,6 @@ history_chunks   the recorded history, checked and cut into chunks that the kern
 samples          results of virtual instances: values that travel between processes and merge
 samplers         replays of one flavour, fed as its history grows
 kernels          the compiled replays behind the samplers (numba; imported only when something is replayed)
-reference        plain-Python replays that the kernels must equal
 predictor        chooses the sampler of each flavour, and makes all tables of a cloud in one process
 lifetimes        Kaplan-Meier estimate of lifetimes from samples of which some still run, and its bounds
 ages             forecast of free slots from the ages of running on-demand instances

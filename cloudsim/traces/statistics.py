@@ -131,10 +131,6 @@ class Summary:
     #: (probability, seconds) over the lifetimes that were seen whole.
     lifetime_quantiles_s: tuple[tuple[float, float], ...]
     lifetimes_counted: int
-    #: Lifetimes left out, by the first reason that applies.
-    left_out_truncated: int
-    left_out_censored: int
-    left_out_drop_outs: int
     drop_outs: tuple[DropOut, ...]
 
 
@@ -264,9 +260,6 @@ def summarise(
     for unless they are given.
     """
     drop_outs = find_drop_outs(trace) if drop_outs is None else drop_outs
-    truncated = trace.left_truncated
-    censored = trace.right_censored & ~truncated
-    cut = cut_by(trace, drop_outs) & ~truncated & ~censored
     whole: NDArray[Any] = trace.lifetime_s[seen_whole(trace, drop_outs)]
     sizes, counts = np.unique(trace.cores, return_counts=True)
     return Summary(
@@ -283,9 +276,6 @@ def summarise(
         if len(whole)
         else (),
         lifetimes_counted=len(whole),
-        left_out_truncated=int(truncated.sum()),
-        left_out_censored=int(censored.sum()),
-        left_out_drop_outs=int(cut.sum()),
         drop_outs=drop_outs,
     )
 

@@ -8,7 +8,6 @@ lowest that everything is, and between them the relation is linear (P3 Equation 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -161,11 +160,6 @@ class Availability:
         starts_at_s = self.starts_at_s + begin * self.step_s
         return Availability(self.name, self.units[begin:end], self.known[begin:end], starts_at_s, self.step_s)
 
-    def known_stretches(self) -> tuple[Availability, ...]:
-        """Return the parts without unknown samples, in order: a gap stays a gap."""
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], self.known.astype(np.int8), [0]])))
-        return tuple(self.part(begin, end) for begin, end in edges.reshape(-1, 2).tolist())
-
 
 @dataclass(frozen=True)
 class Window:
@@ -247,17 +241,6 @@ def infer_availability(
             series.name, ExclusionReason.NEVER_CHANGES, "the price is the same in the whole window"
         )
     return Availability(series.name, units, known, chosen.starts_at_s, chosen.step_s)
-
-
-def infer_pools(
-    series: Iterable[PriceSeries], unknown: Unknown = Unknown.REFUSE
-) -> tuple[tuple[Availability, ...], tuple[ExcludedSeries, ...]]:
-    """Return the pool of each series over its whole length, and the series that are excluded."""
-    made = [infer_availability(market, unknown=unknown) for market in series]
-    return (
-        tuple(pool for pool in made if isinstance(pool, Availability)),
-        tuple(market for market in made if isinstance(market, ExcludedSeries)),
-    )
 
 
 def _unfit(

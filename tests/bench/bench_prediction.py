@@ -25,8 +25,8 @@ import numpy as np
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
 from cloudsim.prediction.kernels import youngest_first as kernel
 from cloudsim.prediction.predictor import LocalPredictor
-from cloudsim.prediction.reference import youngest_first as reference
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
+from tests.support.reference import youngest_first as reference
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 REFERENCE_SAMPLES = 8  # replayed by the expected to estimate what all would take it

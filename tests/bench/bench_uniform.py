@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
-from cloudsim.prediction.reference import youngest_first
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 from tests.bench.bench_prediction import admitted, synthetic
+from tests.support.reference import youngest_first
 from tests.unit.cloudsim.prediction.compiled_reference import CompiledReference
 
 HOUR_S = 3600.0

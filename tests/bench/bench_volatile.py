@@ -21,13 +21,13 @@ import numpy as np
 
 from broker.settings import settings
 from cloudsim.markets.formats import read
-from cloudsim.volatile import kernels, reference
-from cloudsim.volatile.availability import Availability, Unknown
-from cloudsim.volatile.availability import infer_pools as of_prices
+from cloudsim.volatile import kernels
+from cloudsim.volatile.availability import Availability, Unknown, infer_availability
 from cloudsim.volatile.managers import count_revocations
 from cloudsim.volatile.study import run_study
 from cloudsim.volatile.synthetic import EXEMPLARS, make_exemplar
 from tests.bench.targets import line
+from tests.support.reference import volatile as reference
 
 REPEATS = 7
 SMALL_SAMPLES, SMALL_UNITS = 2000, 250
@@ -101,7 +101,8 @@ def studied_s(pools: list[np.ndarray]) -> float:
 def year(data: Path) -> tuple[list[Availability], float]:
     """The pools of the year 2021, and seconds of reading and inferring them."""
     began = time.thread_time()
-    found, _ = of_prices(read(data)[0], Unknown.CARRY)
+    carried = [infer_availability(series, unknown=Unknown.CARRY) for series in read(data)[0]]
+    found = [pool for pool in carried if isinstance(pool, Availability)]
     return list(found), time.thread_time() - began
 
 

@@ -266,7 +266,9 @@ def test_a_list_that_failed_gives_its_idempotency_key_back(
     assert [result["lease"]["cloud"] for result in again.json()["results"]] == ["east", "east"]
 
 
-@pytest.mark.parametrize(("body", "name"), [("[{]", "malformed"), (f"[{'1,' * 5000}1]", "invalid")])
+@pytest.mark.parametrize(
+    ("body", "name"), [("[{]", "malformed"), (f"[{'1,' * 5000}1]", "invalid")], ids=["no-json", "too-long"]
+)
 def test_a_malformed_list_takes_no_idempotency_key(
     federation: Federation, api: httpx.Client, body: str, name: str
 ) -> None:

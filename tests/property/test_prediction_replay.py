@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP
 from cloudsim.prediction import history_chunks
-from cloudsim.prediction.reference import youngest_first
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
+from tests.support.reference import youngest_first
 from tests.unit.cloudsim.prediction.clouds import from_rows, part
 
 HOUR_S = 3600.0

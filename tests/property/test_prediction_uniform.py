@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
 from cloudsim.model.errors import InputError, SpecError
-from cloudsim.prediction.reference import youngest_first
 from cloudsim.prediction.samplers import uniform
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
+from tests.support.reference import youngest_first
 from tests.unit.cloudsim.prediction.clouds import DAY_S, from_rows, part, random_log, random_nodes
 
 HOUR_S = 3600.0

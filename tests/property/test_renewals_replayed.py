@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from cloudsim.admission.pools import Pools
 from cloudsim.history.event_log import RENEWAL, START_SPOT, STOP, EventLog
-from cloudsim.prediction.reference import line_up
-from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import EVICTIONS, FIFO, LIFO_RECENCY, LineUp
 from tests.property.test_snapshots import FromSnapshots
+from tests.support.reference import line_up
+from tests.support.reference.youngest_first import ReferenceSample
 from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
 from tests.unit.workers.owners import FOREVER_S, harmless_table, reserve, spec
 from tests.unit.workers.test_owner_machine import CARE, COMMANDS, CROWDS, play, steps_of
@@ -100,7 +100,7 @@ def _rows(log: EventLog, kept: Any) -> EventLog:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     crowd=CROWDS,
     steps=steps_of(COMMANDS, CARE),

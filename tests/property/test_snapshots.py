@@ -51,7 +51,7 @@ class FromSnapshots(Live):
         self.packed, self.at = self._packed(), len(self.events)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(
     crowd=CROWDS,
     steps=steps_of(COMMANDS, CARE, NEWS),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from cloudsim.disclosure.levels import Disclosure, disclose
 from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL, expected_value, find_target_s
 from cloudsim.model.lengths import BIN_S, LengthHistogram
-from cloudsim.volatile import kernels, reference
+from cloudsim.volatile import kernels
 from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_intervals, count_revocations
 from cloudsim.volatile.study import InformationModel, run_study
+from tests.support.reference import volatile as reference
 
 #: Runs of samples; many of them end just when somebody is renewed.
 RUNS = st.one_of(st.integers(1, 4), st.sampled_from([287, 288, 575, 576, 577, 1152]), st.integers(1, 700))
@@ -28,7 +29,7 @@ def counted(lengths: Sequence[int]) -> list[int]:
     return np.bincount(np.array(lengths, np.int64), minlength=577).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(units=traces(most=9), seed=st.integers(0, 2**32))
 def test_kernels_equal_the_event_loop(units: np.ndarray, seed: int):
     draws = np.random.default_rng(seed).random(count_revocations(units))
@@ -48,7 +49,7 @@ def test_kernels_equal_the_event_loop(units: np.ndarray, seed: int):
         assert kernels.count_queue(np.clip(units - floor, 0, room), True).tolist() == counted(lengths)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(units=traces(most=5000), seed=st.integers(0, 2**32))
 def test_the_sum_of_all_lengths_is_the_same_for_every_policy(units: np.ndarray, seed: int):
     up_s = int(units.sum()) * BIN_S
@@ -58,7 +59,7 @@ def test_the_sum_of_all_lengths_is_the_same_for_every_policy(units: np.ndarray, 
             assert sum(one.total_s for one in found) == up_s, f"{policy}, {renewal}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(units=traces(most=5000))
 def test_with_full_information_pools_are_never_worse_than_the_stack_that_they_cut(units: np.ndarray):
     (whole,), pools = (
@@ -75,7 +76,7 @@ def test_with_full_information_pools_are_never_worse_than_the_stack_that_they_cu
         assert parts >= whole.count * expected_value(value, aim, whole) * (1 - 1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(units=traces(most=5000), seed=st.integers(0, 2**32))
 def test_nobody_gets_more_than_the_oracle_nor_than_full_information(units: np.ndarray, seed: int):
     outcomes = run_study(units, np.random.default_rng(seed)).outcomes

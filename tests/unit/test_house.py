@@ -14,6 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("broker", "workers", "cloudsim")
 
+#: All in one process, which parses the packages once.
+pytestmark = pytest.mark.xdist_group("house")
+
 #: Words that end like a participle or a gerund and are nouns of the field.
 NOUNS = {
     "archiving", "formatting", "sampling", "tuning",

@@ -17,9 +17,7 @@ _SIZES_SHOWN = 12
 def show_file_report(report: dict[str, Any]) -> None:
     """Print what a file is, its figures, what is wrong with it, and what to do next."""
     screen = console()
-    lines = {"trace": _trace_lines, "prices": _prices_lines, "on-demand prices": _price_list_lines}[
-        report["kind"]
-    ](report)
+    lines = _LINES[report["kind"]](report)
     title = f"{report['path']}: {lines.pop('is')}"
     view = Table(title=Text(title), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 1))
     view.add_column(no_wrap=True, style="bold")

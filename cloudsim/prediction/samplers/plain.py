@@ -6,19 +6,120 @@ cloud. That takes hundreds of times as long as ``line_up``: fewer births are fol
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.history.event_log import EventLog
-from cloudsim.model.requests import Amounts
+from cloudsim.history.event_log import (
+    APART,
+    NO_GROUP,
+    NO_SPREAD,
+    RENEWAL,
+    START_ON_DEMAND,
+    STOP,
+    TOGETHER,
+    EventLog,
+)
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.requests import Amounts, Kind, Request, Spread
 from cloudsim.prediction.history_chunks import Chunk
-from cloudsim.prediction.reference.line_up import VIRTUAL, ReferenceLineUpCloud
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
+from cloudsim.scheduling.inventory import Inventory
+from cloudsim.scheduling.lineups import lineup
+from cloudsim.scheduling.pipeline import plan
 
 #: The most births that are followed, whatever is asked for.
 PLAIN_BIRTHS = 200
+
+#: Id of the virtual instance.
+VIRTUAL = "virtual"
+_SPREADS = {NO_SPREAD: None, TOGETHER: Spread.TOGETHER, APART: Spread.APART}
+
+
+class ReplayedCloud:
+    """One replay of a history under a line-up, by the scheduler itself.
+
+    Attributes
+    ----------
+    shift
+        Added to the numbers of instances that start from now on: 1 once the virtual instance is born.
+    """
+
+    def __init__(self, spec: SamplerSpec):
+        self.spec, self.lineup = spec, lineup(spec.lineup)
+        self.inventory = Inventory(spec.node_cores, spec.details)
+        self.next_number, self.shift = 0, 0
+        self.evictions = 0
+
+    def copy(self) -> ReplayedCloud:
+        """Return a copy that goes on by itself."""
+        other = copy(self)
+        other.inventory = self.inventory.copy()
+        return other
+
+    def start(self, request: Request, number: int, now_s: float) -> None:
+        """Place an instance if it can be placed, evicting if it may."""
+        placement = plan(self.inventory, request, self.lineup, now_s)
+        self.next_number = number + 1
+        if not isinstance(placement, Placement):
+            return
+        for victim in placement.victims:
+            self.inventory.remove(victim.id)
+            self.evictions += 1
+        instance = Instance(
+            request.id, request.kind, request.cores, placement.node, now_s, np.inf, number,
+            sla=request.sla, amounts=request.amounts, group=request.group,
+        )  # fmt: skip
+        self.inventory.place(instance)
+        if request.kind is Kind.SPOT and self.spec.always_youngest and VIRTUAL in self.inventory:
+            virtual = self.inventory.remove(VIRTUAL)
+            self.inventory.place(replace(virtual, number=2**60 + number))
+
+    def play(self, events: EventLog, row: int) -> None:
+        """Replay one event of the log."""
+        number, now_s = int(events.instance[row]), float(events.time_s[row])
+        if events.kind[row] == STOP:
+            if str(number) in self.inventory:
+                self.inventory.remove(str(number))
+            return
+        if events.kind[row] == RENEWAL:
+            renewed = self.inventory.get(str(number))
+            if renewed is not None:
+                self.inventory.replace(replace(renewed, renewed_at_s=now_s))
+            return
+        self.start(_request(events, row), number + self.shift, now_s)
+
+    def give_birth(self, cores: int, amounts: Amounts, now_s: float) -> int:
+        """Place the virtual instance under the cloud's next number; return the free slots before."""
+        free_slots = self.inventory.free_slots(cores, amounts=amounts)
+        if free_slots:
+            request = Request(VIRTUAL, Kind.SPOT, cores, None, self.spec.sla, amounts=amounts)
+            self.start(request, self.next_number, now_s)
+            self.shift = 1
+        return free_slots
+
+
+def _request(events: EventLog, row: int) -> Request:
+    on_demand = events.kind[row] == START_ON_DEMAND
+    kind = Kind.ON_DEMAND if on_demand else Kind.SPOT
+    request = Request(
+        str(events.instance[row]), kind, int(events.cores[row]), None, None if on_demand else 0.05
+    )
+    details = events.details
+    if details is None:
+        return request
+    amounts = zip(details.resources, details.amounts[row].tolist(), strict=True)
+    group = int(details.group[row])
+    return replace(
+        request,
+        sla=None if on_demand else float(details.sla[row]),
+        amounts=tuple((name, amount) for name, amount in amounts if amount),
+        labels=details.label_sets[details.labels[row]],
+        group=None if group == NO_GROUP else f"group-{group}",
+        spread=_SPREADS[int(details.spread[row])],
+    )
 
 
 class PlainSampler(ReplaySampler):
@@ -33,8 +134,8 @@ class PlainSampler(ReplaySampler):
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         spec = replace(spec, births=min(spec.births, PLAIN_BIRTHS))
         super().__init__(spec, cores, share, shares, amounts)
-        self._cloud = ReferenceLineUpCloud(spec)
-        self._clouds: dict[int, ReferenceLineUpCloud] = {}  # by row
+        self._cloud = ReplayedCloud(spec)
+        self._clouds: dict[int, ReplayedCloud] = {}  # by row
         self._events = EventLog.empty()
 
     def feed(self, events: EventLog, until_s: float) -> None:
@@ -86,7 +187,7 @@ class PlainSampler(ReplaySampler):
             row: self._clouds[row] for row, event in zip(rows.tolist(), evicted_by, strict=True) if event < 0
         }
 
-    def _play(self, cloud: ReferenceLineUpCloud, chunk: Chunk, begin: int, end: int) -> int:
+    def _play(self, cloud: ReplayedCloud, chunk: Chunk, begin: int, end: int) -> int:
         """Play events of a chunk, and return the one that evicted the virtual instance, or -1."""
         followed = VIRTUAL in cloud.inventory
         for event in range(begin, end):

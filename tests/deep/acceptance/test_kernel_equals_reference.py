@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from cloudsim.history.event_log import EventLog
-from cloudsim.prediction.reference import youngest_first
-from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
 from tests.bench.bench_prediction import DAY_S, admitted, recorded
+from tests.support.reference import youngest_first
+from tests.support.reference.youngest_first import ReferenceSample
 from tests.unit.cloudsim.prediction.compiled_reference import CompiledReference
 
 SAMPLES = 4000  # of each cloud at least

@@ -1,17 +1,14 @@
-"""The run most experiments are made of, and the experiments on overestimates, placement and overflow."""
+"""The run most experiments are made of, and the windows of the experiment on overestimates."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cloudsim.experiments.experiment import Experiment
-from cloudsim.experiments.ours import overflow
-from cloudsim.experiments.promise import overestimates, placement
+from cloudsim.experiments.promise import overestimates
 from cloudsim.experiments.runs import share_of_work, single_cloud_row
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.scheduling.lineups import SPOT_WORST_FIT
@@ -97,21 +94,3 @@ def test_windows_begin_at_zero_and_keep_what_fits_on_a_node() -> None:
     assert window.instance.tolist() == ["cut", "whole"]
     assert window.start_s.tolist() == [0, 2]
     assert window.stop_s.tolist() == [60, 7]  # no longer than was asked for
-
-
-@pytest.mark.parametrize(
-    "experiment",
-    [overestimates.EXPERIMENT, placement.EXPERIMENT, overflow.EXPERIMENT],
-    ids=lambda e: e.name,
-)
-def test_a_quick_run_of_the_experiment(experiment: Experiment, data_dir: Path) -> None:
-    rows = []
-    for case in experiment.cases(True):
-        assert all((data_dir / file).is_file() for file in case.needs)
-        options = json.loads(json.dumps(case.options))
-        rows += case.function(data_dir, **options)
-    rows = json.loads(json.dumps(rows))
-    assert experiment.findings(rows)
-    for picture in experiment.pictures:
-        assert picture.draw(rows).axes
-    assert len({case.name for case in experiment.cases(False)}) == len(experiment.cases(False))

@@ -13,7 +13,6 @@ from cloudsim.experiments.jobs.runs import world_2015
 
 NAMES = [name for name in registry.MODULES if name.startswith("jobs-")]
 MADE = [name for name in NAMES if not any(case.needs for case in registry.load(name).cases(True))]
-RECORDED = [name for name in NAMES if name not in MADE]
 SEVEN = "jobs-figure-7"
 
 
@@ -48,12 +47,6 @@ def figure_7() -> list[Row]:
 def test_made_markets_become_sentences_and_pictures(name: str) -> None:
     experiment = registry.load(name)
     said_and_drawn(experiment, rows_of(experiment))
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_prices_become_sentences_and_pictures(name: str, data_dir: Path) -> None:
-    experiment = registry.load(name)
-    said_and_drawn(experiment, rows_of(experiment, data_dir))
 
 
 def test_programs_get_time_and_cost_of_each_mechanism(figure_7: list[Row]) -> None:

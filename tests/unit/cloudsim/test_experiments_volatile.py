@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from cloudsim.experiments.volatile.runs import INTERVALS, MODELS, POLICIES, VALU
 from cloudsim.volatile.synthetic import EXEMPLARS as EXEMPLAR_SHAPES
 
 SIMPLE, EXEMPLARS = simple.EXPERIMENT, exemplars.EXPERIMENT
-RECORDED = ("volatile-exemplars", "volatile-policies", "volatile-values", "volatile-markets")
 
 
+@cache
 def rows_of(experiment: Experiment, data: Path | None = None) -> list[Row]:
     """Without data, the rows of the cases that need none."""
     cases = [case for case in experiment.cases(True) if data is not None or not case.needs]
@@ -74,14 +75,6 @@ def test_statements_on_exemplars_are_judged_on_recorded_pools_by_both_readings(d
     findings = policies.findings(rows_of(policies, data_dir))
     both = [one for one in findings if "becomes the newest it" in one]
     assert len(both) == len(policies.claims)
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_prices_become_sentences_and_pictures(name: str, data_dir: Path) -> None:
-    experiment = registry.load(name)
-    rows = rows_of(experiment, data_dir)
-    assert said_and_drawn(experiment, rows)
-    assert {row["policy"] for row in where(rows, row=VALUE)} == set(POLICIES)
 
 
 def test_programs_get_the_mean_share_of_the_oracle(data_dir: Path) -> None:

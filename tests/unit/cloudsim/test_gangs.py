@@ -17,13 +17,14 @@ from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request, Spread
 from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.predictor import LocalPredictor
-from cloudsim.prediction.reference import line_up, youngest_first
 from cloudsim.prediction.samplers.line_up import LineUpSampler
+from cloudsim.prediction.samplers.plain import ReplayedCloud
 from cloudsim.prediction.samplers.replay import ReplaySampler
 from cloudsim.scheduling.inventory import Inventory, parse_nodes
 from cloudsim.scheduling.lineups import LINEUPS, YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.traces.trace import Trace
+from tests.support.reference import line_up, youngest_first
 from tests.unit.cloudsim.prediction.clouds import lived
 
 NODES = (8, 8, 6)
@@ -237,7 +238,7 @@ def test_no_booked_instance_starts_later_than_was_told(lineup: LineUp):
 def test_the_recorded_history_replayed_is_the_cloud_itself(lineup: LineUp):
     cloud = lived(NODES, lineup, 1, gangs=True)
     log = cloud.history.cut(float(np.nextafter(cloud.now_s, np.inf)))
-    reference = line_up.ReferenceLineUpCloud(sampler_spec(cloud.spec, 1, 10))
+    reference = ReplayedCloud(sampler_spec(cloud.spec, 1, 10))
     for row in range(len(log)):
         reference.play(log, row)
     members: dict[str, int] = {}

@@ -19,10 +19,10 @@ from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import is_block
-from cloudsim.prediction.reference import youngest_first
 from tests.integration.docs.figures import bed
 from tests.integration.docs.figures.plot import Axes
 from tests.integration.docs.figures.svg import Drawing
+from tests.support.reference import youngest_first
 
 _MINUTE_S = 60.0
 _HOUR_S = 3600.0

@@ -97,7 +97,7 @@ def test_a_promise_on_a_market_of_2015_is_kept(data_dir: Path, market: str) -> N
     member = FederatedCloud(CloudSpec("p", (4,) * 4), "4x4", own)
     for promise in (0.05, 0.1):
         whole = Federation((member,), (Workload("o", spot, 0, promise, ("p",)),))
-        origin = replay(whole, seed=1, births=2000)["origins"]["o"]
+        origin = replay(whole, seed=1, births=500)["origins"]["o"]
         assert origin["admitted"] > 200
         assert origin["evicted"] > 0, "and not because nothing ever happens"
         assert origin["evicted_low"] <= promise, f"{origin['evicted']} of {origin['admitted']}"

@@ -1,16 +1,13 @@
 """A market's prices: a step function with holes."""
 
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cloudsim.markets.prices import PriceSeries
-from cloudsim.model.errors import SpecError, TraceError
+from cloudsim.model.errors import TraceError
 
 NAN = float("nan")
 TIMES = (0.0, 10.0, 20.0, 30.0, 60.0)
@@ -61,17 +58,6 @@ def test_times_keep_their_shape() -> None:
     assert series().record_at([[0, 10], [25, 70]]).tolist() == [[0, 1], [-1, 4]]
 
 
-def test_decimals_are_those_that_were_written() -> None:
-    assert [series().decimal(at) for at in range(5)] == [
-        Decimal("0.10"),
-        Decimal("0.2"),
-        None,
-        Decimal("0.4"),
-        Decimal("0.5"),
-    ]
-    assert str(series().decimal(0)) == "0.10"
-
-
 def test_it_says_what_it_is() -> None:
     assert series().name == "m1.large us-east-1a"
     assert series(product="Windows").name == "m1.large us-east-1a Windows"
@@ -120,22 +106,3 @@ def test_a_series_has_a_record_and_prices_are_numbers() -> None:
         PriceSeries.of([], [], instance_type="m1.large")
     with pytest.raises(TraceError, match="price_usd_per_hour: 'cheap' is not a number"):
         PriceSeries.of([0], ["cheap"], instance_type="m1.large")
-
-
-@given(st.floats(-10, 80), st.floats(1, 90), st.data())
-def test_a_window_shows_what_the_whole_shows(start_s: float, length_s: float, data: st.DataObject) -> None:
-    whole, end_s = series(), start_s + length_s
-    if end_s < 0 or start_s > 70:
-        with pytest.raises(SpecError, match=r"start_s: .* was recorded from 0 to 70, which is outside"):
-            whole.between(start_s, end_s)
-        return
-    window = whole.between(start_s, end_s)
-    at_s = data.draw(st.lists(st.floats(start_s, end_s), min_size=1))
-    at_s += [start_s, end_s, *(at for at in (*TIMES, 40, 50, 70) if start_s <= at <= end_s)]
-    assert np.array_equal(window.price_at(at_s), whole.price_at(at_s), equal_nan=True)
-    assert start_s <= window.starts_s <= window.ends_s <= end_s
-
-
-def test_a_window_ends_after_it_begins() -> None:
-    with pytest.raises(SpecError, match="end_s: "):
-        series().between(10, 10)

@@ -2,7 +2,7 @@
 
 It follows reference/youngest_first.py step by step and shares no code with the kernel: no slot numbers, no
 chunks, no index, no
-replays that go on for others. tests/property/test_compiled_reference.py holds it against the plain
+replays that go on for others. tests/deep/acceptance/test_compiled_reference.py holds it against the plain
 reference itself.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import EventLog
-from cloudsim.prediction.reference.youngest_first import ReferenceSample
+from tests.support.reference.youngest_first import ReferenceSample
 
 _STOP, _ON_DEMAND, _SPOT = 0, 1, 2
 _NOWHERE = -1

@@ -12,8 +12,8 @@ from cloudsim.model.instances import Instance
 from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.requests import Kind
 from cloudsim.prediction.predictor import Sampler, SamplerSpec, replay_sampler
-from cloudsim.prediction.reference.youngest_first import replay
 from cloudsim.prediction.samples import Samples
+from tests.support.reference.youngest_first import replay
 
 UNTIL_S = 1500.0
 

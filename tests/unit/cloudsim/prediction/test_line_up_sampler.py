@@ -16,9 +16,9 @@ from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.predictor import LocalPredictor, Sampler, replay_sampler
-from cloudsim.prediction.reference import line_up
 from cloudsim.prediction.rule import PredictionRule
 from cloudsim.prediction.samplers.line_up import LineUpSampler
+from cloudsim.prediction.samplers.plain import ReplayedCloud
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
@@ -114,7 +114,7 @@ def test_the_recorded_history_replayed_is_the_cloud_itself(lineup: LineUp):
         until_s = float(np.nextafter(cloud.now_s, np.inf))
         log = cloud.history.cut(until_s)
         log = EventLog.from_bytes(log.to_bytes())
-        reference = line_up.ReferenceLineUpCloud(sampler_spec(cloud.spec, 1, 10))
+        reference = ReplayedCloud(sampler_spec(cloud.spec, 1, 10))
         for row in range(len(log)):
             reference.play(log, row)
         expected_instances = {one.id: (one.node, one.sla) for one in reference.inventory}

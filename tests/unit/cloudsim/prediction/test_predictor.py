@@ -10,11 +10,11 @@ import pytest
 from cloudsim.history.event_log import EventLog
 from cloudsim.model.errors import InputError, SpecError
 from cloudsim.prediction.predictor import LocalPredictor, Sampler
-from cloudsim.prediction.reference import youngest_first
 from cloudsim.prediction.rule import Censoring, PredictionRule
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
+from tests.support.reference import youngest_first
 from tests.unit.cloudsim.prediction.clouds import DAY_S, from_rows, part, random_log
 
 NODES = (4, 4, 3)

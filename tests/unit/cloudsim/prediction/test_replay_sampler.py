@@ -97,7 +97,7 @@ def test_an_index_of_nodes_finds_the_same_ones_as_a_search(nodes: int, monkeypat
     """65 nodes are two words, 4,200 nodes are two words of words."""
     generator = np.random.default_rng(nodes)
     node_cores = tuple(generator.integers(1, 4, nodes).tolist())
-    log = random_log(generator, node_cores, 6 * nodes, mean_s=DAY_S / 3)
+    log = random_log(generator, node_cores, 4 * nodes, mean_s=DAY_S / 3)
     spec = SamplerSpec(node_cores, 3, births=20)
     indexed = [fed(log, [0.7 * DAY_S, DAY_S], spec, cores).samples() for cores in (3,)]
     monkeypatch.setattr(history_chunks, "NODES_SEARCHED_ONE_BY_ONE", nodes)

@@ -99,7 +99,6 @@ def test_a_drop_out_is_found(
     assert (found.start_s, found.end_s) == pytest.approx((at_days * DAY, (at_days + length_days) * DAY))
     assert (found.closed, found.reopened) == (closed, reopened)
     summary = statistics.summarise(trace)
-    assert summary.left_out_drop_outs == closed + reopened
     assert summary.lifetimes_counted == len(trace) - closed - reopened
     assert {seconds for _, seconds in summary.lifetime_quantiles_s} == {HOUR / 2}
 
@@ -156,7 +155,6 @@ def test_flagged_lifetimes_move_no_statistic(rows: list[tuple[int, int, int]], d
     summary = statistics.summarise(trace)
     whole = trace.lifetime_s[~(trace.left_truncated | trace.right_censored)]
     assert summary.lifetimes_counted == len(whole)
-    assert summary.left_out_truncated + summary.left_out_censored + len(whole) == n
     assert summary.lifetime_quantiles_s == tuple(
         (q, float(np.quantile(whole, q))) for q in statistics.QUANTILES if len(whole)
     )

@@ -21,7 +21,6 @@ from cloudsim.volatile.availability import (
     Window,
     first_window,
     infer_availability,
-    infer_pools,
     last_window,
     whole_window,
 )
@@ -90,10 +89,6 @@ def test_the_highest_and_lowest_price_are_those_of_the_window() -> None:
 def test_a_price_that_never_changes_makes_no_pool() -> None:
     found = excluded(infer_availability(series(["0.10", "0.1", "0.100"])))
     assert (found.name, found.reason) == ("m1.large a", ExclusionReason.NEVER_CHANGES)
-    assert infer_pools([series(["1", "1"]), series(["1", "2"])])[1][0].reason is ExclusionReason.NEVER_CHANGES
-    assert [one.units.tolist() for one in infer_pools([series(["1", "1"]), series(["1", "2"])])[0]] == [
-        [5000, 0]
-    ]
 
 
 def test_unknown_prices_exclude_a_pool_unless_the_last_one_is_carried() -> None:
@@ -104,9 +99,6 @@ def test_unknown_prices_exclude_a_pool_unless_the_last_one_is_carried() -> None:
     carried = made(infer_availability(prices, unknown=Unknown.CARRY))
     assert carried.units.tolist() == [5000, 5000, 0, 5000, 2500, 2500]
     assert carried.known.tolist() == [True, False, True, True, True, True]
-    early, late = carried.known_stretches()
-    assert (early.units.tolist(), early.starts_at_s) == ([5000], 0)
-    assert (late.units.tolist(), late.starts_at_s) == ([0, 5000, 2500, 2500], 2 * STEP_S)
 
 
 def test_what_is_before_the_first_price_is_never_known() -> None:

@@ -5,9 +5,10 @@ import pytest
 
 from cloudsim.model.errors import SpecError
 from cloudsim.model.lengths import LengthHistogram
-from cloudsim.volatile import kernels, reference
+from cloudsim.volatile import kernels
 from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_intervals, count_revocations
 from cloudsim.volatile.synthetic import make_daily_ramp
+from tests.support.reference import volatile as reference
 
 BIN_S = 300.0
 

@@ -18,6 +18,7 @@ import boto3
 import moto.settings
 import pytest
 from botocore.config import Config
+from moto.ec2.models import amis
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.wrappers import Request, Response
 
@@ -40,6 +41,10 @@ def error(code: str, message: str, status: int) -> Response:
     return Response(_ERROR.format(code=code, message=message), status, mimetype="text/xml")
 
 
+#: One for all: it makes an application of each service, which takes longer than most tests.
+_MOTO = DomainDispatcherApplication(create_backend_app)
+
+
 class Front:
     """Answers for EC2 what moto does not: client tokens, a cloud that is full, and answers that a test gives.
 
@@ -48,7 +53,6 @@ class Front:
     """
 
     def __init__(self) -> None:
-        self.moto = DomainDispatcherApplication(create_backend_app)
         self.full = False
         self.given: dict[str, Response] = {}
         self.seen: list[dict[str, str]] = []
@@ -94,7 +98,7 @@ class Front:
     def _of_moto(self, request: Request) -> Response:
         """Its whole answer to the same request."""
         body = io.BytesIO(request.get_data())
-        return Response.from_app(self.moto, {**request.environ, "wsgi.input": body}, buffered=True)
+        return Response.from_app(_MOTO, {**request.environ, "wsgi.input": body}, buffered=True)
 
 
 class Ec2Scene:
@@ -215,6 +219,10 @@ class Ec2Scene:
 @contextmanager
 def ec2_scene(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Scene]:
     """Signatures and rights are checked, and unknown images and sizes refused, as by the real one."""
+    # The images that moto knows take longer to list than most tests.
+    known = [image for image in amis.AMIS if image["ami_id"] in (IMAGE, OTHER_IMAGE)]
+    monkeypatch.setattr(amis, "AMIS", known)
+    monkeypatch.setenv("MOTO_AMIS_PATH", "these only")
     monkeypatch.setattr(moto.settings, "ENABLE_AMI_VALIDATION", True)
     monkeypatch.setattr(moto.settings, "EC2_ENABLE_INSTANCE_TYPE_VALIDATION", True)
     front = Front()

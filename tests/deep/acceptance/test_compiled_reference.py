@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.prediction.reference import youngest_first
+from tests.support.reference import youngest_first
 from tests.unit.cloudsim.prediction.clouds import DAY_S, random_log, random_nodes
 from tests.unit.cloudsim.prediction.compiled_reference import CompiledReference
 

@@ -12,7 +12,6 @@ from cloudsim.volatile.availability import (
     Window,
     first_window,
     infer_availability,
-    infer_pools,
     last_window,
 )
 
@@ -31,14 +30,15 @@ def test_2015_makes_a_pool_of_each_market_and_window(data_dir: Path) -> None:
             assert (carried.units.min(), carried.units.max()) == (0, MAX_UNITS)
             assert 0.94 < carried.known.mean() < 1
             assert 0.005 < carried.volatility < 0.5
-            assert sum(map(len, carried.known_stretches())) == carried.known.sum()
-    refused = infer_pools(series)[1]
-    assert [one.reason for one in refused] == [ExclusionReason.UNKNOWN_PRICES] * 10
+    refused = [infer_availability(one) for one in series]
+    assert [getattr(one, "reason", None) for one in refused] == [ExclusionReason.UNKNOWN_PRICES] * 10
 
 
 def test_2021_makes_a_pool_of_each_market_whose_price_changes(data_dir: Path) -> None:
     """Of every third market, for speed; of all 1,246 it is 905."""
-    made, excluded = infer_pools(read(data_dir / "spot-prices-2021")[0][::3])
+    pools = [infer_availability(one) for one in read(data_dir / "spot-prices-2021")[0][::3]]
+    made = [one for one in pools if isinstance(one, Availability)]
+    excluded = [one for one in pools if not isinstance(one, Availability)]
     assert (len(made), len(excluded)) == (308, 108)
     assert {one.reason for one in excluded} == {ExclusionReason.NEVER_CHANGES}
     assert all((one.units.min(), one.units.max()) == (0, MAX_UNITS) for one in made)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
-from cloudsim.prediction.reference import youngest_first
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
+from tests.support.reference import youngest_first
 from tests.unit.cloudsim.prediction.clouds import DAY_S, from_rows, part
 
 

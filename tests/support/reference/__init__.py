@@ -1,0 +1,1 @@
+"""Plain-Python replays that the compiled kernels must equal, and the text to read first."""
