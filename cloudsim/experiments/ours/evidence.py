@@ -437,14 +437,15 @@ def _draw_choice(rows: Sequence[Row]) -> Figure:
         left.axhline(ENOUGH, color="black", lw=0.8, ls=":")
         for axes, label in ((left, "draws that keep SLA .01"), (right, "admitted share of requests")):
             _axes(axes, label)
-        legend_below(figure, left)
+        legend_below(figure, left, columns=5)
     return figure
 
 
 def _axes(axes: Axes, label: str) -> None:
     share_axis(axes, label)
     axes.set_ylim(0, 1.03)
-    axes.set_xticks(range(len(CANDIDATES)), [_named(rule) for rule in CANDIDATES], fontsize=8)
+    axes.set_xticks(range(len(CANDIDATES)), [f"{rule:g}" if rule else "no rule" for rule in CANDIDATES])
+    axes.set_xlabel("lifetimes that a history must hold × SLA")
 
 
 def _draw_work(rows: Sequence[Row]) -> Figure:
@@ -478,7 +479,7 @@ def _draw_work(rows: Sequence[Row]) -> Figure:
             axes.plot(at, values, marker, color=colour, ms=wide, mew=edge, zorder=3, label=label)
         axes.set_xticks(places, [work.pair for work in works])
         axes.set_ylim(0, 1.02)
-        legend_below(figure, axes)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2)
     return figure
 
 
