@@ -132,7 +132,8 @@ def test_at_least_120_printed_numbers_can_be_computed() -> None:
 def test_made_pools_and_recorded_sets_are_told_apart() -> None:
     def value(source: str, share: float, **more: object) -> dict[str, object]:
         return {
-            "row": "value", "source": source, "pool": "stable-1", "policy": "lifo", "value_function": "linear",
+            "row": "value", "source": source, "pool": "stable-1", "policy": "lifo",
+            "value_function": "linear",
             "renewal": "slot", "window": "whole", "of_oracle_full": share, **more,
         }  # fmt: skip
 
