@@ -34,7 +34,16 @@ from cloudsim.experiments.drawing import (
     share_axis,
     styled,
 )
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, ratio, where
+from cloudsim.experiments.experiment import (
+    Case,
+    Experiment,
+    Picture,
+    Row,
+    distinct,
+    ratio,
+    total,
+    where,
+)
 from cloudsim.experiments.ours.promise_map import LOG_PAIRS, LOGS
 from cloudsim.experiments.promise.beds import draw
 from cloudsim.experiments.promise.outcomes import ENOUGH, BedOutcome, outcome, share
@@ -44,6 +53,7 @@ from cloudsim.experiments.runs import SPOT_DELAY_S, single_cloud_row
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.federation.request_outcomes import RequestOutcomes
+from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.changes import End
 from cloudsim.plots import GREY, INK
 from cloudsim.scheduling.inventory import parse_nodes
@@ -309,6 +319,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     return [
         *(_of_group(name, own) for name, own in _groups(rows)),
         _of_choice(choice),
+        *_of_draws(rows),
         *_effect(rows, choice),
         *map(_of_work, works),
         *(_judgement(works) if works else []),
@@ -323,7 +334,7 @@ def _of_group(name: str, rows: Sequence[Row]) -> str:
         found = outcome(own)
         parts.append(
             f"{_named(lifetimes)}: kept in {found.kept_text}, {share(found.admitted)} admitted, "
-            f"{share(found.evicted)} of them evicted, {share(_completed(own))} of the core-hours completed"
+            f"{share(found.evicted)} of them evicted, {found.work}"
         )
     return f"{name} – {'; '.join(parts)}."
 
@@ -339,6 +350,23 @@ def _of_choice(choice: Choice) -> str:
         f"those that hold on most beds the one that asks for least is taken: {verdict}."
         + (f" No candidate holds on {', '.join(choice.unheld)}." if choice.unheld else "")
     )
+
+
+def _of_draws(rows: Sequence[Row]) -> list[str]:
+    """Say how few evictions a draw of the bed bears, and so why it asks for more than the promise says."""
+    own = where(rows, bed=LONG_LIVED, history_lifetimes=OUR_LIFETIMES)
+    promises = int(total(own, "spot_admitted") / max(len(own), 1))
+    if not promises:
+        return []
+    borne = int(SLA * promises)
+    # The largest rate that makes no more than these in enough draws, if each eviction comes by itself.
+    rate, _ = clopper_pearson(borne + 1, promises, 2 * ENOUGH - 1)
+    said = (
+        f"A draw of {LONG_LIVED} has some {promises} promises with {_named(OUR_LIFETIMES)} and bears {borne} "
+        f"evictions. To keep {SLA:g} in {ENOUGH:g} of such draws a rule may evict {share(rate)} if evictions "
+        "come by themselves, and less where they come together."
+    )
+    return [said]
 
 
 def _effect(rows: Sequence[Row], choice: Choice) -> list[str]:

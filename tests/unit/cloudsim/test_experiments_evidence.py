@@ -216,6 +216,14 @@ def test_the_papers_count_is_not_read_as_ours_where_it_could_be_of_the_requested
     assert not any("P2 §3.6" in sentence for sentence in evidence.EXPERIMENT.findings(works))
 
 
+def test_a_draw_bears_fewer_evictions_than_the_promise_says() -> None:
+    """At a rate of .0045, 435 promises have at most four evictions in .95 of all draws."""
+    draws = [row(CHOOSING, "long-lived", f"seed {seed}", 0.04, evicted=1, admitted=435) for seed in range(2)]
+    said = "\n".join(evidence.EXPERIMENT.findings(draws))
+    assert "some 435 promises with 0.04/p lifetimes and bears 4 evictions" in said
+    assert "may evict .0045 if" in said
+
+
 @pytest.mark.parametrize("role", [CHOOSING, JUDGING, WORK, None])
 def test_what_was_skipped_is_left_out_of_sentences_and_pictures(
     rows: list[Row], works: list[Row], role: str | None
