@@ -23,7 +23,6 @@ MODULES = {
     "information": "ours.information",
     "upper-bound": "ours.upper_bound",
     "evidence": "ours.evidence",
-    "evidence-choice": "ours.evidence_choice",
     "promise-map": "ours.promise_map",
     "overestimates": "promise.overestimates",
     "placement": "promise.placement",

@@ -672,6 +672,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
             texts.append(
                 f"Nearest on {table} ({each[nearest][table]:.3f}): {nearest}{others}{_beside(own, table)}."
             )
+    texts += [f"One by one, {table}: {_each_nearest(rows, numbers)}." for table, numbers in NUMBERS.items()]
     for title, reading in (("The papers' text, literally", LITERAL), ("In advance", IN_ADVANCE)):
         own = where(rows, reading=reading.name)
         if own and TABLE_4 in each[reading.name]:
@@ -683,18 +684,34 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     return texts
 
 
+def _each_nearest(rows: Sequence[Row], numbers: Sequence[PublishedNumber]) -> str:
+    """Return, for each number by itself, the reading that comes nearest to it, and how many come as near."""
+    readings = {reading: where(rows, reading=reading) for reading in distinct(rows, "reading")}
+    texts = []
+    for number in numbers:
+        away = {name: difference(number, own) for name, own in readings.items()}
+        known = {name: value for name, value in away.items() if value is not None}
+        if known:
+            nearest = min(known, key=known.__getitem__)
+            others = sum(value == known[nearest] for value in known.values()) - 1
+            equal = f" and {others} more" if others else ""
+            texts.append(f"{_number(readings[nearest], number)} by {nearest}{equal}")
+    return "; ".join(texts)
+
+
 def _beside(rows: Sequence[Row], table: str) -> str:
     """Return the numbers of a table, printed and ours, as text."""
     if table not in NUMBERS:
         return ""
-    texts = []
-    for number in NUMBERS[table]:
-        values = number.values(rows)
-        ours = f"{values[0]:.4g}" if values else "–"
-        which = number.of.get("pair") or f"SLA {number.of.get('sla') or 'none'}"
-        nodes = f" on {number.of['nodes']}" if "nodes" in number.of else ""
-        texts.append(f"{which}{nodes} {number.quantity} {ours} (printed {number.value})")
-    return ": " + ", ".join(texts)
+    return ": " + ", ".join(_number(rows, number) for number in NUMBERS[table])
+
+
+def _number(rows: Sequence[Row], number: PublishedNumber) -> str:
+    values = number.values(rows)
+    ours = f"{values[0]:.4g}" if values else "–"
+    which = number.of.get("pair") or f"SLA {number.of.get('sla') or 'none'}"
+    nodes = f" on {number.of['nodes']}" if "nodes" in number.of else ""
+    return f"{which}{nodes} {number.quantity} {ours} (printed {number.value})"
 
 
 def _work(rows: Sequence[Row]) -> str:

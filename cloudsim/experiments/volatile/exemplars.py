@@ -9,11 +9,12 @@ by both readings of a unit that is renewed after 48 hours.
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,23 @@ from cloudsim.experiments.drawing import (
 )
 from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, distinct, where
 from cloudsim.experiments.jobs.runs import MARKETS_2015
+from cloudsim.experiments.volatile.measures import (
+    LIFO_POOLS,
+    OTHERS,
+    PERIODIC,
+    STABLE,
+    UNSTABLE,
+    Measure,
+    best_model,
+    gain,
+    length,
+    length_ratio,
+    over_cases,
+    pools_over_others,
+    share_of_oracle,
+    value,
+    worth_by_hour,
+)
 from cloudsim.experiments.volatile.runs import (
     INTERVALS,
     MODEL_NAMES,
@@ -46,14 +64,12 @@ from cloudsim.volatile.managers import Renewal
 from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, make_exemplar
 
 MADE = "made"
-STABLE, PERIODIC, UNSTABLE = ("stable-1", "stable-2"), "periodic", "unstable"
 #: How many times four recorded pools stand for the exemplars.
 _QUARTETS = 3
 PROFILE = "profile"
 #: A picture of a profile shows every twelfth sample, one an hour.
 _SHOWN_EVERY = 12
 _LONGEST_MINUTES = 2880
-_NOT_POOLS = ("random", "fifo", "lifo")
 
 
 def measure(_data: Path | None, *, name: str, samples: int) -> list[Row]:
@@ -133,44 +149,32 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
 # -- the paper's claims --------------------------------------------------------------------------------------
 
 
-def _value(rows: Sequence[Row], pool: str, policy: str, value_function: str = LINEAR.name) -> Row:
-    return where(rows, row=VALUE, pool=pool, policy=policy, value_function=value_function)[0]
-
-
-def _length(rows: Sequence[Row], pool: str, policy: str, column: str) -> float:
-    return float(where(rows, row=INTERVALS, pool=pool, policy=policy, band=None)[0][column])
-
-
 def _bands(rows: Sequence[Row], pool: str) -> list[float]:
-    return [row["mean_minutes"] for row in where(rows, row=INTERVALS, pool=pool, policy="lifo-pools")]
+    return [row["mean_minutes"] for row in where(rows, row=INTERVALS, pool=pool, policy=LIFO_POOLS)]
 
 
-def _pools_gain(rows: Sequence[Row], column: str) -> dict[str, float]:
-    """Return stable pool → a column under LIFO-pools over that of the best other policy."""
-    return {
-        pool: _value(rows, pool, "lifo-pools")[column]
-        / max(_value(rows, pool, policy)[column] for policy in _NOT_POOLS)
-        for pool in STABLE
-    }
-
-
-def _list(values: dict[str, float], form: str, unit: str = "") -> str:
+def _list(values: Mapping[str, float], form: str, unit: str = "") -> str:
     return ", ".join(f"{name} {value:{form}}{unit}" for name, value in values.items())
 
 
-def _medians(rows: Sequence[Row]) -> Verdict:
-    ratios = {
-        pool: _length(rows, pool, "fifo", "median_minutes")
-        / max(_length(rows, pool, "lifo", "median_minutes"), 1)
-        for pool in ("stable-2", "periodic")
-    }
-    holds = ratios["stable-2"] >= 2 and ratios["periodic"] >= 5
-    return Verdict(holds, f"FIFO's over LIFO's median: {_list(ratios, '.1f', ' x')}")
+class _Part(NamedTuple):
+    """A measure that a statement says something of, and the values with which it holds."""
+
+    name: str
+    measure: Measure
+    least: float = -math.inf
+    most: float = math.inf
 
 
-def _spread_of_lifo(rows: Sequence[Row]) -> Verdict:
-    lifo, fifo = (_length(rows, "stable-1", policy, "std_minutes") for policy in ("lifo", "fifo"))
-    return Verdict(1.1 <= lifo / fifo <= 1.6, f"{lifo / fifo:.2f} x")
+def _within(where: str, text: str, form: str, unit: str, *parts: _Part) -> Claim:
+    """Return a statement that holds if each measure lies within its bounds."""
+
+    def check(rows: Sequence[Row]) -> Verdict:
+        values = {part.name: part.measure(rows) for part in parts}
+        holds = all(part.least <= values[part.name] <= part.most for part in parts)
+        return Verdict(holds, _list(values, form, unit))
+
+    return Claim(where, text, check)
 
 
 def _pool_0(rows: Sequence[Row]) -> Verdict:
@@ -186,41 +190,6 @@ def _unstable_alike(rows: Sequence[Row]) -> Verdict:
     return Verdict(max(bands) < 1.5 * min(bands), f"mean minutes of pools 0 to 4: {figures}")
 
 
-def _gain_of_pools(rows: Sequence[Row]) -> Verdict:
-    gains = {pool: gain - 1 for pool, gain in _pools_gain(rows, "of_oracle_mttr").items()}
-    return Verdict(min(gains.values()) + 1 >= 1.15, f"over the best other policy: {_list(gains, '+.0%')}")
-
-
-def _lifo_full(rows: Sequence[Row]) -> Verdict:
-    shares = {policy: _value(rows, "stable-1", policy)["of_oracle_full"] for policy in ("lifo", "lifo-pools")}
-    return Verdict(min(shares.values()) >= 0.85, _list(shares, ".2f"))
-
-
-def _random_fifo(rows: Sequence[Row]) -> Verdict:
-    peaks = {
-        policy: max(_value(rows, "stable-1", policy)[f"of_oracle_{model}"] for model in MODELS)
-        for policy in ("random", "fifo")
-    }
-    return Verdict(all(0.5 <= share <= 0.72 for share in peaks.values()), _list(peaks, ".2f"))
-
-
-def _unstable_full(rows: Sequence[Row]) -> Verdict:
-    full, p90 = (
-        [_value(rows, "unstable", policy)[f"of_oracle_{model}"] for policy in POLICIES]
-        for model in ("full", "p90")
-    )
-    near = all(abs(share - 0.67) <= 0.1 for share in full) and all(abs(share - 0.45) <= 0.1 for share in p90)
-    return Verdict(
-        near, f"full {min(full):.2f} to {max(full):.2f}, 90pctile {min(p90):.2f} to {max(p90):.2f}"
-    )
-
-
-def _misled(rows: Sequence[Row]) -> Verdict:
-    row = _value(rows, "periodic", "lifo")
-    p10, mttr = row["of_oracle_p10"], row["of_oracle_mttr"]
-    return Verdict(p10 < 0.8 * mttr, f"10pctile {p10:.2f}, MTTR {mttr:.2f}")
-
-
 def _full_is_best(rows: Sequence[Row]) -> Verdict:
     own = where(rows, row=VALUE, value_function=LINEAR.name)
     best = sum(
@@ -232,7 +201,7 @@ def _full_is_best(rows: Sequence[Row]) -> Verdict:
 
 def _polynomial_oracle(rows: Sequence[Row]) -> Verdict:
     values = {
-        policy: sum(_value(rows, pool, policy, POLYNOMIAL.name)["value_oracle"] for pool in EXEMPLARS)
+        policy: sum(value(rows, pool, policy, POLYNOMIAL.name)["value_oracle"] for pool in EXEMPLARS)
         for policy in POLICIES
     }
     holds = min(values["lifo"], values["lifo-pools"]) > max(values["random"], values["fifo"])
@@ -240,25 +209,10 @@ def _polynomial_oracle(rows: Sequence[Row]) -> Verdict:
     return Verdict(holds, f"{_list(relative, '.2f')} of Random's")
 
 
-def _success(rows: Sequence[Row]) -> Verdict:
-    ratios = _pools_gain(rows, "success_mttr")
-    holds = ratios["stable-1"] >= 1.5 and ratios["stable-2"] >= 1.2
-    return Verdict(holds, f"under MTTR: {_list(ratios, '.2f', ' x')}")
-
-
-def _value_by_hour(rows: Sequence[Row]) -> Verdict:
-    worth = {pool: _value(rows, pool, "random")["per_unit_hour_full"] for pool in EXEMPLARS}
-    relative = {pool: value / max(worth.values()) for pool, value in worth.items()}
-    near = min(worth[pool] for pool in (*STABLE, "periodic")) >= 0.9 * max(worth.values())
-    return Verdict(
-        worth["unstable"] == min(worth.values()) and near, f"of the best: {_list(relative, '.2f')}"
-    )
-
-
 def _counts(rows: Sequence[Row]) -> Verdict:
     right, figures = 0, []
     for pool in EXEMPLARS:
-        counts = [int(_length(rows, pool, policy, "intervals")) for policy in _NOT_POOLS]
+        counts = [int(length(rows, pool, policy, "intervals")) for policy in OTHERS]
         right += counts[1] <= counts[0] <= counts[2]
         ours, printed = (
             " / ".join(f"{count:,}" for count in each) for each in (counts, PUBLISHED[pool].intervals)
@@ -269,20 +223,58 @@ def _counts(rows: Sequence[Row]) -> Verdict:
 
 _CLAIMS = (
     Claim("Table 3", "FIFO makes the fewest intervals and LIFO the most", _counts),
-    Claim("§5.1", "LIFO's median is 3 x smaller than FIFO's on Stable 2, 10 x on Periodic", _medians),
-    Claim("§5.1", "LIFO's deviation is 1.3 x FIFO's on Stable 1", _spread_of_lifo),
+    _within(
+        "§5.1", "LIFO's median is 3 x smaller than FIFO's on Stable 2, 10 x on Periodic", ".1f", " x",
+        _Part("stable-2", length_ratio("stable-2", "median_minutes", "fifo", "lifo"), 2),
+        _Part("periodic", length_ratio("periodic", "median_minutes", "fifo", "lifo"), 5),
+    ),
+    _within(
+        "§5.1", "LIFO's deviation is 1.3 x FIFO's on Stable 1", ".2f", " x",
+        _Part("stable-1", length_ratio("stable-1", "std_minutes", "lifo", "fifo"), 1.1, 1.6),
+    ),
     Claim("§5.1", "of LIFO-pools, pool 0 has a far smaller mean than the others on the stable ones", _pool_0),
     Claim("§5.1", "on Unstable, LIFO-pools makes no distinct pools", _unstable_alike),
-    Claim("§5.2", "under MTTR, LIFO-pools gives 30 % more on the stable ones", _gain_of_pools),
-    Claim("§5.3", "Random and FIFO peak at .55 to .67 of the Oracle on Stable 1", _random_fifo),
-    Claim("§5.3", "LIFO and LIFO-pools reach nearly .90 under full on Stable 1", _lifo_full),
-    Claim("§5.3", "on Unstable, full peaks at .67 and 90pctile lies around .45", _unstable_full),
-    Claim("§5.3", "10pctile misleads under LIFO on Periodic", _misled),
+    _within(
+        "§5.2", "under MTTR, LIFO-pools gives 30 % more on the stable ones", "+.0%", "",
+        *(_Part(pool, gain(pools_over_others(pool, "of_oracle_mttr")), 0.15) for pool in STABLE),
+    ),
+    _within(
+        "§5.3", "Random and FIFO peak at .55 to .67 of the Oracle on Stable 1", ".2f", "",
+        *(_Part(policy, best_model("stable-1", policy), 0.5, 0.72) for policy in ("random", "fifo")),
+    ),
+    _within(
+        "§5.3", "LIFO and LIFO-pools reach nearly .90 under full on Stable 1", ".2f", "",
+        *(_Part(name, share_of_oracle("stable-1", name, "full"), 0.85) for name in ("lifo", LIFO_POOLS)),
+    ),
+    _within(
+        "§5.3", "on Unstable, full peaks at .67 and 90pctile lies around .45", ".2f", "",
+        *(
+            _Part(f"{MODEL_NAMES[model]} {name}", share_of_oracle(UNSTABLE, name, model), at - 0.1, at + 0.1)
+            for model, at in (("full", 0.67), ("p90", 0.45))
+            for name in POLICIES
+        ),
+    ),
+    _within(
+        "§5.3", "10pctile misleads under LIFO on Periodic", ".2f", " x MTTR's value",
+        _Part(
+            "10pctile", over_cases(max, ("p10",), ("mttr",), pools=(PERIODIC,), policies=("lifo",)), most=0.8
+        ),
+    ),
     Claim("§5.3", "full is best under every policy, up to 1.5 x the next best", _full_is_best),
     Claim("§5.3", "polynomial value: the Oracle gets more under LIFO and LIFO-pools", _polynomial_oracle),
-    Claim("§6.2", "LIFO-pools succeeds twice as often on Stable 1, 1.5 x on Stable 2", _success),
-    Claim("§6.3", "value by hour is nearly 30 % lower on Unstable, else within 10 %", _value_by_hour),
-)
+    _within(
+        "§6.2", "LIFO-pools succeeds twice as often on Stable 1, 1.5 x on Stable 2", ".2f", " x",
+        *(
+            _Part(pool, pools_over_others(pool, "success_mttr"), least)
+            for pool, least in zip(STABLE, (1.5, 1.2), strict=True)
+        ),
+    ),
+    _within(
+        "§6.3", "value by hour is nearly 30 % lower on Unstable, else within 10 %", ".2f", "",
+        *(_Part(pool, worth_by_hour(pool), 0.9) for pool in (*STABLE, PERIODIC)),
+        _Part(UNSTABLE, worth_by_hour(UNSTABLE), 0.6, 0.8),
+    ),
+)  # fmt: skip
 
 
 def _reading(rows: Sequence[Row], claim: Claim, renewal: Renewal, quartets: Sequence[int]) -> list[Verdict]:
@@ -388,7 +380,7 @@ def _draw_shares(
         rows = made(rows)
         with _panels(rows, title, label) as (figure, pools):
             for axis, pool in pools:
-                own = {policy: _value(rows, pool, policy, value_function) for policy in POLICIES}
+                own = {policy: value(rows, pool, policy, value_function) for policy in POLICIES}
                 series = {
                     MODEL_NAMES[model]: {
                         POLICY_NAMES[policy]: Dot.at(row[f"{column}_{model}"]) for policy, row in own.items()
@@ -412,7 +404,7 @@ def _draw_targets(rows: Sequence[Row]) -> Figure:
         for axis, pool in pools:
             for number, policy in enumerate(POLICIES):
                 colour, marker = LINES[number]
-                row, at, minutes = _value(rows, pool, policy), [], []
+                row, at, minutes = value(rows, pool, policy), [], []
                 for place, model in enumerate(MODELS):
                     targets = row[f"targets_minutes_{model}"]
                     offsets = np.linspace(-0.08, 0.08, len(targets)) if len(targets) > 1 else [0.0]
@@ -431,7 +423,7 @@ def _draw_by_hour(rows: Sequence[Row]) -> Figure:
     pools = distinct(rows, "pool")
     series: dict[str, dict[str, Dot]] = {"full": {}, "best of the others": {}}
     for pool in pools:
-        row = _value(rows, pool, "random")
+        row = value(rows, pool, "random")
         others = max(row[f"per_unit_hour_{model}"] for model in MODELS if model != "full")
         series["full"][pool] = Dot.at(row["per_unit_hour_full"])
         series["best of the others"][pool] = Dot.at(others)

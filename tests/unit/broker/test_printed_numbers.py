@@ -129,6 +129,28 @@ def test_at_least_120_printed_numbers_can_be_computed() -> None:
     assert len({(each.where, each.what) for each in ALL if not each.fitted}) >= 120
 
 
+def test_made_pools_and_recorded_sets_are_told_apart() -> None:
+    def value(source: str, share: float, **more: object) -> dict[str, object]:
+        return {
+            "row": "value", "source": source, "pool": "stable-1", "policy": "lifo",
+            "value_function": "linear",
+            "renewal": "slot", "window": "whole", "of_oracle_full": share, **more,
+        }  # fmt: skip
+
+    rows = [
+        *(value("2015", share, quartet=set_) for set_, share in enumerate((0.7, 0.95, 0.9), start=1)),
+        value("2015", 0.1, quartet=1, renewal="recency"),
+        value("made", 0.5), value("made", 0.1, renewal="recency"), value("made", 0.6, window="draw 1"),
+    ]  # fmt: skip
+    ours = {
+        each.reading: each.ours(rows)
+        for each in ALL
+        if each.what == "Stable 1: LIFO with full, of the Oracle"
+    }
+    assert (ours["recorded sets"].value, ours["recorded sets"].of) == (0.9, "")
+    assert (ours["made pools"].value, ours["made pools"].of) == (0.55, "2 draws")
+
+
 # -- docs/papers.md ------------------------------------------------------------------------------------------
 
 
