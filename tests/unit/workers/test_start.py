@@ -41,6 +41,7 @@ def test_an_owner_in_wall_time_reads_the_load_of_no_other_cloud(tmp_path: Path) 
     file.write_text(f'{ours}[[cloud]]\nid = "b"\nnodes = "2x4"\ntrace = "absent.txt"\n')
     arguments = ["--federation", str(file), "--cloud", "a"]
     (spec,) = load_process_specs(parser().parse_args(arguments), Settings())
+    assert spec.owner.own_load is not None
     assert (spec.info.id, len(spec.owner.own_load) > 0) == ("a", True)
     for more in (["--cloud", "b"], ["--time", "trace"]):
         with pytest.raises(SpecError, match="absent"):
