@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +15,21 @@ import pytest
 from broker.client import Client
 from broker.contract import Lease, OverflowTerms, RefusalView, Reserve, Show, StartOnDemand, StopOnDemand
 from broker.contract.launch import Launch, LaunchRules
+from broker.jobs.record import JobRecord
+from broker.jobs.work_queue import WorkStore
 from broker.signing.agent_keys import SealError, read_agent_key
 from broker.signing.key_files import SigningKey, TrustFile
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from cloudsim.model.flavours import CloudFlavour
-from tests.contract.harness import FakeOwner, Federation, Run, signing_files
+from tests.contract.harness import KEY, FakeOwner, Federation, Run, signing_files
+from tests.contract.test_renewable_jobs import job
 from tests.contract.test_requests import problem
 from tests.support.wait import wait_until
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
+from workers.job_manager.market_client import MarketClient
 from workers.owner.catalogue import CatalogueReader
 
 SECRET = "#!/bin/sh\necho s3cret-of-its-holder\n"
@@ -306,3 +311,28 @@ def test_what_a_real_cloud_has_no_room_for_runs_elsewhere_with_its_image_and_dat
     assert "s3cret" not in stored(federation) + caplog.text
     ask(StopOnDemand, instance)
     wait_until(lambda: api.get(f"/v1/leases/{offer.lease}").json()["state"] == "cancelled")
+
+
+def test_a_job_is_offered_what_its_instance_may_be_started_as(federation: Federation, tmp_path: Path) -> None:
+    """The quote is for the very instance of the job: a cloud that offers does not refuse for its sake."""
+    key = read_agent_key(tmp_path / "glade.jwk")
+    agent = CloudLeases(federation.redis, federation.keys, "glade", agent_signer("glade"), key)
+    clock = itertools.count(step=10)
+    reader = CatalogueReader(federation.redis, federation.keys, "glade", MessageSigner(), clock.__next__)
+    federation.join("glade", catalogue=reader, runs_commands=True).tell(instances="openstack")
+    federation.redis.set(federation.keys.agent("glade"), "alive")
+    works = WorkStore(federation.redis, federation.keys)
+    typed = job(instance_type="m1.tiny")
+    with Client(federation.url, KEY) as client:
+        wait_until(lambda: client.clouds.get("glade").info.instances == "openstack")
+
+        def offered(record: JobRecord) -> dict[str, str]:
+            market = MarketClient(client, works).market(record, 600.0)
+            return dict(market.refused) or {offer.cloud: "offers" for offer in market.offers}
+
+        assert "has not described its flavours yet" in offered(job())["glade"]
+        agent.write_catalogue([CloudFlavour("m1.small", 2)], RULES)
+        assert "batch jobs" in offered(job())["glade"]
+        agent.write_catalogue([CloudFlavour("m1.small", 1)], RULES.model_copy(update={"jobs": True}))
+        assert "m1.tiny" in offered(typed)["glade"]
+        assert offered(job()) == {"glade": "offers"}

@@ -15,7 +15,7 @@ from broker.contract import Lease, LeaseState, OnDemandRequest, RefusalView, Spo
 from broker.contract.launch import Launch
 from broker.jobs.backup_servers import BackupServer, BackupServers
 from broker.jobs.events import make_work_id
-from broker.jobs.models import Outcome, Work
+from broker.jobs.models import JobWish, Outcome, Work
 from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.work_queue import WorkStore
 from workers.job_manager.observation import Denial, Grant
@@ -53,7 +53,7 @@ class JobEffects:
                 least_s=plan.least_s,
                 sla=plan.sla,
                 targets=(plan.cloud,),
-                launch=make_launch(job, attempt),
+                launch=make_launch(job.wish) if plan.boots_agents else None,
             )
             for work in works
         ]
@@ -143,11 +143,9 @@ class JobEffects:
         ]
 
 
-def make_launch(job: JobRecord, attempt: AttemptRecord) -> Launch | None:
-    """Return what an instance of a real cloud is to run, its node agent; None on other clouds."""
-    if not attempt.plan.boots_agents:
-        return None
-    return Launch(agent=True, image=job.wish.image, instance_type=job.wish.instance_type)
+def make_launch(wish: JobWish) -> Launch:
+    """Return what an instance of a real cloud is to run for a job: its node agent."""
+    return Launch(agent=True, image=wish.image, instance_type=wish.instance_type)
 
 
 def _shares_server(attempt: AttemptRecord) -> bool:

@@ -20,7 +20,7 @@ from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import LEAST_S
 from workers.job_manager.attempt_plan import LEAST_SLA
-from workers.job_manager.effects import describe_refusal
+from workers.job_manager.effects import describe_refusal, make_launch
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 
 #: The SLA of quotes: only their risk counts, and no promise is made yet.
@@ -102,6 +102,7 @@ class MarketClient:
             lifetime_s=quoted_s,
             sla=QUOTED_SLA,
             targets=(info.id,),
+            launch=None if info.instances is None else make_launch(job_request),
         )
         # Whole; else renewable, if it may begin again where a promise ends; else without a promise.
         ways: list[dict[str, Any]] = [{}, {"sla": None}]

@@ -102,7 +102,7 @@ def test_a_job_runs_on_a_server_and_its_files_come_back(redis_url: str) -> None:
             )
             job = world.ended("count", 600)
             assert job.state is JobState.FINISHED, job.said
-            assert [one.outcome for one in job.attempts] == [Outcome.WON]
+            assert [one.outcome for one in job.attempts] == [Outcome.WON], job.attempts
             numbers = "".join(f"{n}\n" for n in range(1, LAST + 1))
             files = {"deep": "", "deep/numbers": numbers, "link": "deep/numbers"}
             assert world.files("count") == files
