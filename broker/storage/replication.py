@@ -181,6 +181,8 @@ class Replication:
         states, _ = self._sentinels.ask(self._service)
         if 2 * len(states) <= len(self._sentinels.clients):
             raise DemotedError("no replica follows the server, and too few Sentinels answer")
+        if any("failover_in_progress" in state["flags"] for state in states):
+            raise DemotedError("no replica follows the server, and a Sentinel promotes one")
         latest = max(states, key=lambda state: int(state["config-epoch"]))
         if (latest["ip"], latest["port"]) != place or latest["is_odown"]:
             raise DemotedError("no replica follows the server, and Sentinels name another one, or none yet")

@@ -34,6 +34,7 @@ class Pair:
         self.client = connect(f"redis://127.0.0.1:{self.port}")
         self.named = self.port
         self.answering = 3
+        self.flags = "master"
 
     def follow(self) -> None:
         with connect(self.replica.url) as client:
@@ -60,7 +61,12 @@ class _Sentinel:
     def sentinel_masters(self) -> dict[str, Any]:
         if self._number >= self._pair.answering:
             raise redis.ConnectionError("away")
-        return {"main": {"ip": "127.0.0.1", "port": self._pair.named, "config-epoch": 1, "is_odown": False}}
+        state = {
+            "config-epoch": 1,
+            "is_odown": False,
+            "flags": self._pair.flags if self._number else "master",
+        }
+        return {"main": {"ip": "127.0.0.1", "port": self._pair.named, **state}}
 
 
 @pytest.fixture
@@ -100,6 +106,10 @@ def test_without_a_replica_most_sentinels_must_name_the_server(pair: Pair) -> No
         pair.replication().write(lambda pipeline: pipeline.incr("n"))
     pair.named, pair.answering = pair.port, 1
     with pytest.raises(DemotedError, match="too few Sentinels"):
+        pair.replication().write(lambda pipeline: pipeline.incr("n"))
+    # An operator's failover: the primary is well, and has lost its replica because that is being promoted.
+    pair.answering, pair.flags = 3, "master,force_failover,failover_in_progress"
+    with pytest.raises(DemotedError, match="a Sentinel promotes one"):
         pair.replication().write(lambda pipeline: pipeline.incr("n"))
     # Once a replica follows again, it is waited for again.
     pair.follow()
