@@ -248,7 +248,7 @@ def find_candidates(request: SpotRequest, members: Sequence[Member]) -> Candidat
 
 
 class MemberFit(NamedTuple):
-    """What a member's description, advert and table tell about requests of one size, needs and SLA.
+    """Says how a member fits requests of one size, needs and SLA, by its description, advert and table.
 
     Attributes
     ----------
@@ -291,7 +291,7 @@ class MemberFits:
             )
         )
         self._distrusted = frozenset(
-            member.info.id for member in ordered if member.broken_at(request.sla) is not None
+            member.info.id for member in ordered if member.broken and member.broken_at(request.sla)
         )
 
     def find_candidates(self, request: SpotRequest, targets: Sequence[Member]) -> CandidateSet:

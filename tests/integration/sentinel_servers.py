@@ -58,6 +58,13 @@ class Server:
         except redis.RedisError:
             return False
 
+    def stop(self) -> None:
+        """Let the process end by itself, as a restart does."""
+        assert self.process is not None
+        self.process.terminate()
+        assert self.process.wait(60) == 0
+        self.process = None
+
     def kill(self) -> None:
         """Kill the process with SIGKILL, and wait for its end."""
         if self.process is not None:

@@ -1,4 +1,4 @@
-"""Two Redis servers behind one address: the second is promoted, the first made its replica."""
+"""Case 18: two Redis servers behind one address: the second is promoted, the first made its replica."""
 
 from __future__ import annotations
 

@@ -134,6 +134,27 @@ def test_a_second_owner_waits_and_a_paused_one_that_wakes_up_is_fenced(processes
     assert isinstance(processes.answer(wish.id), LeaseGranted)
 
 
+def test_a_stop_that_meets_work_under_way_finishes_it_and_the_next_owner_does_the_rest(
+    processes: Processes,
+) -> None:
+    """Case 19."""
+    owner = processes.owner(*WALL)
+    processes.opened(1)
+    asked = [[reserve(f"r{batch}-{number}.1") for number in range(20)] for batch in range(40)]
+    for batch in asked:
+        processes.send(*batch, bell=False)
+    processes.send(last := reserve("last.1"))
+    processes.answer(asked[0][0].id)
+    owner.send_signal(signal.SIGTERM)
+    assert owner.wait(60) == 0
+    assert "Traceback" not in (processes.directory / "0.log").read_text()
+    processes.owner(*WALL)
+    processes.opened(2)
+    processes.answer(last.id)
+    assert {command.id for batch in asked for command in batch} <= processes.answered
+    check_journal(processes.events())
+
+
 def test_whoever_is_told_to_stop_before_it_works_ends_well(processes: Processes) -> None:
     processes.file.write_text(processes.file.read_text() + OTHERS)
     file = ("--federation", str(processes.file))

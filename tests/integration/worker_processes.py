@@ -156,6 +156,11 @@ class Processes:
         """Waits for the answer to a command that was sent."""
         return wait_until(lambda: self._look(command), f"the answer to {command}", limit_s)
 
+    @property
+    def answered(self) -> set[str]:
+        """The commands whose answers were read so far."""
+        return {*self._answers}
+
     def _look(self, command: str) -> Any:
         try:
             found = self.client.xread({self.keys.replies("me"): self._read}, block=1000)
