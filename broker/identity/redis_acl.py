@@ -318,8 +318,8 @@ def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
     for kind in ("binding", "binding_permanent"):
         rows += [(f"{keys.prefix}_kombu.{kind}.{queue}", _noted(right)) for queue, right in queues]
     unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
-    served = [JOBS] if user.party == "jobs" else [*map(cloud_queue, user.clouds)] or [None]
-    names = [name for queue in served for name in unacked_options(queue).values()]
+    served: list[str | None] = [JOBS] if user.party == "jobs" else [*map(cloud_queue, user.clouds)]
+    names = [name for queue in served or [None] for name in unacked_options(queue).values()]
     return rows + [(f"{keys.prefix}{name}", unacked) for name in names]
 
 

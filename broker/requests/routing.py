@@ -291,7 +291,7 @@ class MemberFits:
             )
         )
         self._distrusted = frozenset(
-            member.info.id for member in ordered if member.broken_at(request.sla) is not None
+            member.info.id for member in ordered if member.broken and member.broken_at(request.sla)
         )
 
     def find_candidates(self, request: SpotRequest, targets: Sequence[Member]) -> CandidateSet:

@@ -241,7 +241,7 @@ class World:
 
     def _epoch(self, cloud: str) -> int | None:
         advert = self.processes.advert(cloud)
-        return advert and advert.epoch
+        return None if advert is None else advert.epoch
 
     def _restart_sentinel(self, number: int) -> None:
         sentinel = self.servers.sentinels[number]

@@ -6,6 +6,7 @@ from broker.contract import CloudInfo, SpotRequest
 from broker.requests.candidates import MemberEvaluator
 from broker.requests.errors import NoMembersError, UnsuitableError
 from broker.requests.routing import Member, TableCell, TableSummary
+from cloudsim.model.requests import Amounts
 from tests.unit.broker.requests.test_routing import member
 
 MEMBERS = [
@@ -54,7 +55,8 @@ def test_an_id_is_checked_however_often_the_wish_was_seen() -> None:
 
 
 def test_each_lifetime_that_a_table_refuses_gets_its_own_offer() -> None:
-    cells = {(2, ()): (TableCell(1, 9, 1e4, ((0.05, 10.0), (0.1, 100.0), (0.5, 1000.0))),)}
+    cell = TableCell(1, 9, 1e4, ((0.05, 10.0), (0.1, 100.0), (0.5, 1000.0)))
+    cells: dict[tuple[int, Amounts], tuple[TableCell, ...]] = {(2, ()): (cell,)}
     asked = member("a", 0, {2: 4}, version="v", table=TableSummary("v", 0.0, cells))
     evaluator = MemberEvaluator([asked])
     offers = [
