@@ -15,8 +15,8 @@ from tests.integration.host_storm import storm
 def test_nothing_is_lost_or_done_twice_while_hosts_die(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as thread:  # one of its own: it stays in another network
         # A busy machine is no dead one: Sentinels have patience.
-        result = thread.submit(storm, 3, 7, directory=tmp_path, down_after_s=5.0).result()
+        result = thread.submit(storm, 2, 7, directory=tmp_path, down_after_s=5.0).result()
     assert result["breaches"] == []
-    assert result["kills"] == 3
+    assert result["kills"] == 2
     assert result["granted"] > 0
     assert len(result["seconds_to_admission_primary"]) > 0, "the host of the primary died"
