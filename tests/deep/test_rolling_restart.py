@@ -15,7 +15,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection, HTTPException
@@ -27,6 +27,7 @@ import pytest
 
 from broker.identity.store import let_in_operator
 from broker.storage.connections import connect
+from tests.integration.agents import end_shim
 from tests.integration.checker import check
 from tests.integration.sentinel_servers import NAME, SentinelServers, Server, sentinel_servers
 from tests.integration.worker_processes import Processes
@@ -276,18 +277,21 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     (directory := tmp_path / "state").mkdir()
     (cloud := tmp_path / "cloud").mkdir()
-    with (
-        sentinel_servers(tmp_path / "servers") as servers,
-        ec2_scene(cloud, monkeypatch) as ec2,
-        Processes(servers.url, directory) as processes,
-    ):
+    with ExitStack() as stack:
+        servers = stack.enter_context(sentinel_servers(tmp_path / "servers"))
+        ec2 = stack.enter_context(ec2_scene(cloud, monkeypatch))
+        stack.callback(_end_jobs, directory)  # which outlive their agent
+        processes = stack.enter_context(Processes(servers.url, directory))
         processes.file.write_text(FEDERATION.format(url=ec2.url, region=REGION, image=IMAGE))
         let_in_operator(processes.client, processes.keys, "k")
         world = World(processes, servers, ec2)
-        try:
-            yield world
-        finally:
-            world.stop()
+        stack.callback(world.stop)
+        yield world
+
+
+def _end_jobs(directory: Path) -> None:
+    for state in directory.glob("agents/*/*/state"):
+        end_shim(state)
 
 
 def test_a_rolling_restart_under_load_fails_no_request(world: World) -> None:
