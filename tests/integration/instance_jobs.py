@@ -24,6 +24,8 @@ import boto3
 import httpx
 
 from broker.client import Client
+from broker.contract import SpotRequest
+from broker.contract.launch import Launch
 from broker.jobs.events import JobEntry
 from broker.jobs.models import JobView
 from broker.jobs.store import JobStore
@@ -171,7 +173,7 @@ def _answers(url: str) -> bool:
 def federation(
     directory: Path, redis_url: str, text: str, clouds: tuple[str, ...], port: int, told: Mapping[str, str]
 ) -> Iterator[JobsOnInstances]:
-    """The federation of that file, whose clouds are all real."""
+    """The federation of that file, whose clouds are all real, once each would start an instance for a job."""
     file = directory / "federation.toml"
     file.write_text(text)
     options = wall_time(speed=1, history="1h", samples=10, seed=0)
@@ -181,6 +183,10 @@ def federation(
         layout, directory / "state", redis_url, prefix, forget=True, environment=dict(told)
     )
     with local, local.client() as client:
+        request = SpotRequest(
+            origin="guest", cores=1, lifetime_s=60.0, sla=None, targets=clouds, launch=Launch(agent=True)
+        )
+        wait_until(lambda: len(client.requests.quote(request).quotes) == len(clouds), "they start jobs", 120)
         yield JobsOnInstances(local, client, directory, redis_url)
 
 
