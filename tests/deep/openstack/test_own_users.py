@@ -25,9 +25,10 @@ def print_parts(world: World, refused: str, evicted: list[str]) -> None:
     """Where the seconds went, from Nova's "no valid host" to the end of the last allocation."""
     nova = world.nova
     servers = [world.client.leases.get_instance(lease).own_id for lease in evicted]
-    order_s = max(world.logged_at("ending an instance", lease) for lease in evicted)
+    order_s = max(world.logged_at(lease, "ending an instance") for lease in evicted)
     moments = {
-        "agent": world.logged_at("freeing room", refused),
+        # A server that was listed while it was built has evicted spot before it failed.
+        "agent": world.logged_at(refused, "freeing room", "a foreign instance"),
         "owner": order_s,
         "call": max(
             nova.logged_at("nova-api", "wsgi.server", f"DELETE /v2.1/servers/{server}") for server in servers
@@ -38,7 +39,6 @@ def print_parts(world: World, refused: str, evicted: list[str]) -> None:
     }
     last_s = first_s = nova.logged_at("nova-conductor", "Setting instance to ERROR", refused)
     parts = {}
-    # A server that was listed while it was built has evicted spot before it failed.
     for name, at_s in sorted(moments.items(), key=itemgetter(1)):
         parts[name], last_s = round(at_s - last_s, 2), at_s
     log.info("seconds from the failed request to room", **parts, all=round(last_s - first_s, 2))

@@ -96,14 +96,15 @@ class World:
     def state(self, lease: str) -> str:
         return str(self.client.leases.get(lease).state.value)
 
-    def logged_at(self, event: str, name: str) -> float:
-        """When the agent logged an event about an instance or a lease, in seconds since 1970."""
+    def logged_at(self, name: str, *events: str) -> float:
+        """When the agent first logged one of these events of an instance or a lease: seconds since 1970."""
         lines = (self.directory / "logs" / "instances-real.log").read_text().splitlines()
         for line in lines:
             entry = json.loads(line)
-            if event in entry["event"] and name in (entry.get("instance"), entry.get("lease")):
+            logged = any(event in entry["event"] for event in events)
+            if logged and name in (entry.get("instance"), entry.get("lease")):
                 return datetime.fromisoformat(entry["timestamp"]).timestamp()
-        raise AssertionError(f"the agent did not log {event!r} about {name}")
+        raise AssertionError(f"the agent did not log {' or '.join(events)} about {name}")
 
 
 def write_file(
