@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import redis
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from broker.storage.connections import connect
@@ -14,10 +16,15 @@ from broker.storage.embedded_server import EmbeddedRedis
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
-# Two cores shared by several processes: an example's time says nothing about the code.
-hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True, max_examples=40)
+# Two cores shared by several processes: an example's time says nothing of the code, nor what is drawn again.
+_PROFILE: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much],
+}
+hypothesis_settings.register_profile("spotfed", max_examples=40, **_PROFILE)
 #: What `make test-deep` draws of each property.
-hypothesis_settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=200)
+hypothesis_settings.register_profile("thorough", max_examples=200, **_PROFILE)
 hypothesis_settings.load_profile("spotfed")
 # So no call of a test gives up after httpx's five seconds either. Its defaults are one shared object.
 vars(httpx._config.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "write", "pool"), 60.0))
