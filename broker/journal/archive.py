@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import IO, cast
 
 from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
 from broker.storage.private_files import make_private_directory, sync_directory, write_private_file
@@ -290,8 +291,9 @@ class Archive:
 
         Where a crash left both forms of a segment, the compressed one is not whole and is left out.
         """
-        segments = {_name(path): path for path in self.directory.glob(f"*{_FULL}")}
-        segments |= {_name(path): path for path in self.directory.glob(f"*{_OPEN}")}
+        plain = {_name(path): path for path in self.directory.glob(f"*{_OPEN}")}
+        # After the plain ones: the owner may compress one meanwhile.
+        segments = {_name(path): path for path in self.directory.glob(f"*{_FULL}")} | plain
         return [segments[name] for name in sorted(segments)]
 
     def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[ChainedEntry]:
@@ -368,13 +370,22 @@ def _format_line(entry: ChainedEntry) -> bytes:
 
 def _read_segment(path: Path) -> Iterator[ChainedEntry]:
     """Yield a segment's entries; a last line without its end was cut off, or is being written."""
-    with gzip.open(path, "rb") if path.name.endswith(_FULL) else path.open("rb") as file:
+    with _open_segment(path) as file:
         try:
             for number, line in enumerate(file, 1):
                 if line.endswith(b"\n"):
                     yield _parse_line(line, f"{path}:{number}")
         except (EOFError, gzip.BadGzipFile) as error:
             raise ArchiveError(f"{path}: {error}") from error
+
+
+def _open_segment(path: Path) -> IO[bytes]:
+    """Open a segment for reading, also if its owner has compressed it since it was listed."""
+    if not path.name.endswith(_FULL):
+        with suppress(FileNotFoundError):
+            return path.open("rb")
+        path = path.with_name(path.name + ".gz")
+    return cast("IO[bytes]", gzip.open(path, "rb"))
 
 
 def _parse_line(line: bytes, where: str) -> ChainedEntry:

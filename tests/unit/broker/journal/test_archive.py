@@ -40,6 +40,21 @@ def test_what_was_appended_is_read_from_compressed_and_open_segments(tmp_path: P
     archive.close()
 
 
+def test_a_segment_that_is_compressed_while_others_read_is_read(tmp_path: Path) -> None:
+    archive, written = opened(tmp_path), entries(7)
+    archive.append(written[:4])
+    archive.sync()
+    archive.append(written[4:])
+    reader = Archive(tmp_path).entries()
+    read = [next(reader)]
+    for entry in entries(9)[7:]:
+        archive.append([entry])
+    archive.sync()
+    assert [path.name.partition(".")[2] for path in archive.segments()] == ["jsonl.gz", "jsonl.gz", "jsonl"]
+    assert read + list(reader) == entries(8)
+    archive.close()
+
+
 def test_an_old_entry_without_a_hash_stays_one(tmp_path: Path) -> None:
     archive = opened(tmp_path)
     archive.append([ChainedEntry("1-1", "", b"{}")])
