@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import Any
 
 from rich.table import Column
@@ -33,8 +34,7 @@ def ps(as_json: JsonOption = False) -> None:
             "what ends is not started again: start it with `spotfed up`"
         )
         raise CommandError(message, ExitCode.UNREACHABLE)
-    for process in record["processes"]:
-        process["standby_for"] = _list_awaited_clouds(process)
+    _add_awaited_clouds(record["processes"])
     columns = [
         Column(heading, justify="right" if heading in {"pid", "restarts"} else "left", overflow="fold")
         for heading in ("process", "pid", "restarts", "log")
@@ -49,20 +49,19 @@ def ps(as_json: JsonOption = False) -> None:
     show_one(record, table, as_json=as_json)
 
 
-def _list_awaited_clouds(process: dict[str, Any]) -> list[str]:
-    """Return the clouds of a process that others own, which they cannot on the server that ``up`` starts."""
-    clouds = process.get("clouds", ())
-    if settings().redis_url is None or not clouds:
-        return []
+def _add_awaited_clouds(processes: list[dict[str, Any]]) -> None:
+    """Add to each process the clouds that others own, which they cannot on the server that ``up`` starts."""
+    for process in processes:
+        process["standby_for"] = []
+    if settings().redis_url is None:
+        return
     from broker.observability.standbys import list_standbys  # with Redis' library, which is heavy
 
-    here = (socket.gethostname(), process["pid"])
-    try:
-        with connected_redis() as (client, keys):
-            return [
-                cloud
-                for cloud in clouds
-                if here in [(view.host, view.pid) for view in list_standbys(client, keys, cloud)]
-            ]
-    except CommandError:
-        return []  # the processes are here, whatever becomes of the queue
+    host = socket.gethostname()
+    # The processes are here, whatever becomes of the queue.
+    with suppress(CommandError), connected_redis() as (client, keys):
+        for process in processes:
+            for cloud in process.get("clouds", ()):
+                views = list_standbys(client, keys, cloud)
+                if (host, process["pid"]) in [(view.host, view.pid) for view in views]:
+                    process["standby_for"].append(cloud)

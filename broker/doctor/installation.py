@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
@@ -112,6 +113,11 @@ class Installation:
     def readable_clouds(self) -> list[CloudInfo]:
         """Clouds whose records this version can read."""
         return [cloud for cloud in self.clouds.values() if cloud is not None]
+
+    @cached_property
+    def montecarlo_workers(self) -> int:
+        """The number of Monte-Carlo workers that run."""
+        return sum(1 for _ in self.redis_client.scan_iter(self.keys.sampler("*"), count=10_000))
 
     def redis_time_s(self) -> float:
         """Return the time of the Redis server in seconds since 1970. Raises redis.RedisError."""

@@ -168,8 +168,7 @@ def check_size(installation: Installation) -> Iterator[CheckResult]:
     found = f"{when} {size.redis_cores:.0%} of a core in Redis, which uses one"
     advice = "raise SPOTFED_INBOX_POLL_S and SPOTFED_ADVERT_MAX_AGE_S, or make two federations of it"
     yield _judge(found, advice, is_enough=size.redis_cores <= _REDIS_CORE, name="size of redis' core")
-    pattern = installation.keys.sampler("*")
-    workers = sum(1 for _ in installation.redis_client.scan_iter(pattern, count=10_000))
+    workers = installation.montecarlo_workers
     if workers:  # that there is none is told by another check
         found = f"{load.clouds} clouds want {size.workers} Monte-Carlo workers; {workers} run"
         advice = "start more: one that makes the tables of too many clouds begins each from the start"

@@ -364,6 +364,11 @@ def _name(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
+def _packed(path: Path) -> Path:
+    """Return the path of a segment's compressed form."""
+    return path.with_name(path.name.removesuffix(_OPEN) + _FULL)
+
+
 def _format_line(entry: ChainedEntry) -> bytes:
     return b"".join((_HEAD, entry.id.encode(), _HASH, entry.hash.encode(), _EVENT, entry.body, b"}\n"))
 
@@ -384,7 +389,7 @@ def _open_segment(path: Path) -> IO[bytes]:
     if not path.name.endswith(_FULL):
         with suppress(FileNotFoundError):
             return path.open("rb")
-        path = path.with_name(path.name + ".gz")
+        path = _packed(path)
     return cast("IO[bytes]", gzip.open(path, "rb"))
 
 
@@ -402,7 +407,6 @@ def _parse_line(line: bytes, where: str) -> ChainedEntry:
 
 def _compress(path: Path) -> None:
     """Replace a file by its compressed form; a crash in between leaves both, and the file counts."""
-    packed = path.with_name(path.name + ".gz")
-    write_private_file(packed, gzip.compress(path.read_bytes(), compresslevel=1))
+    write_private_file(_packed(path), gzip.compress(path.read_bytes(), compresslevel=1))
     path.unlink()
     sync_directory(path.parent)

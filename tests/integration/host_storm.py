@@ -14,8 +14,6 @@ that grants a request of a prober which was sent after it.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import shutil
 import signal
@@ -49,6 +47,7 @@ from tests.integration.storm_play import (
     budget_of,
     federation_file,
     play,
+    run_command,
 )
 from tests.integration.storm_users import Storm
 from tests.support.balancer import balancer
@@ -317,18 +316,8 @@ def storm(
 
 def main() -> int:
     """Exit code 1 when anything was breached."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kills", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no kill after so long")
-    parser.add_argument("--directory", type=Path, help="an empty one, to keep disks and logs in")
-    arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # hosts do not end by themselves
-    result = storm(arguments.kills, arguments.seed, arguments.minutes * 60, arguments.directory)
-    sys.stdout.write(json.dumps(result, indent=2) + "\n")
-    return 1 if result["breaches"] else 0
+    return run_command(__doc__, storm, 60)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Kills processes of a live federation (kill -9) while users submit, release and listen; then judges.
 
-    python -m tests.integration.kill_storm [--kills 200] [--seed 1] [--json]
+    python -m tests.integration.kill_storm [--kills 200] [--seed 1] [--directory EMPTY]
 
 The federation is the product's own: `broker.local` supervises three simulated clouds with load of their own,
 two Monte-Carlo workers and an API, on an embedded Redis with ``appendfsync always``. Killed are owners,
@@ -9,8 +9,6 @@ Monte-Carlo workers, the API and Redis (``storm_kills``). ``storm_play`` says wh
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -31,6 +29,7 @@ from tests.integration.storm_play import (
     budget_of,
     federation_file,
     play,
+    run_command,
 )
 from tests.integration.storm_users import Storm
 from tests.support.ports import free_port
@@ -63,20 +62,5 @@ def storm(
         return play(scene, state, budget, seed, longest_s, killers.run)
 
 
-def main() -> int:
-    """Exit code 1 when anything was breached."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no kill after so long")
-    parser.add_argument("--directory", type=Path, help="an empty one, to keep data and logs in")
-    arguments = parser.parse_args()
-    result = storm(arguments.kills, arguments.seed, arguments.minutes * 60, arguments.directory)
-    sys.stdout.write(json.dumps(result, indent=2) + "\n")
-    return 1 if result["breaches"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(__doc__, storm, 200))

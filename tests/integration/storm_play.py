@@ -6,6 +6,7 @@ when asked again; what three kinds of subscriber heard, against the streams; the
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -312,3 +313,20 @@ def settle(redis_client: Any, client: Client, state: Storm) -> list[str]:
             found = f"{open_requests} requests are open, {reserved} are not confirmed and {running} still run"
             return [f"after {SETTLE_S:.0f} s {found}"]
         time.sleep(0.5)
+
+
+def run_command(
+    description: str | None, storm: Callable[[int, int, float, Path | None], Any], kills: int
+) -> int:
+    """Runs a storm as its command line says, ``kills`` by default; exit code 1 when anything was breached."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=kills)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no kill after so long")
+    parser.add_argument("--directory", type=Path, help="an empty one, to keep data and logs in")
+    arguments = parser.parse_args()
+    result = storm(arguments.kills, arguments.seed, arguments.minutes * 60, arguments.directory)
+    sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    return 1 if result["breaches"] else 0

@@ -176,14 +176,20 @@ class Load:
         return sorted(self.names)
 
 
-def test_a_standby_takes_over_from_a_host_that_dies_with_all_it_had(hosts: Hosts) -> None:
-    processes = hosts.processes
+def begin(hosts: Hosts) -> tuple[Popen[bytes], Popen[bytes], Load]:
+    """Starts an owner and its standby, under load."""
     first = hosts.owner("one")
-    processes.opened(1)
+    hosts.processes.opened(1)
     second = hosts.owner("two")
     hosts.waits(second)
     load = Load(hosts)
     load.more()
+    return first, second, load
+
+
+def test_a_standby_takes_over_from_a_host_that_dies_with_all_it_had(hosts: Hosts) -> None:
+    processes = hosts.processes
+    first, second, load = begin(hosts)
     first.kill()
     first.wait()
     processes.opened(2)
@@ -213,12 +219,7 @@ def test_a_standby_takes_over_from_a_host_that_dies_with_all_it_had(hosts: Hosts
 
 def test_an_owner_whose_host_stood_still_is_fenced_and_comes_back_as_the_standby(hosts: Hosts) -> None:
     processes = hosts.processes
-    first = hosts.owner("one")
-    processes.opened(1)
-    second = hosts.owner("two")
-    hosts.waits(second)
-    load = Load(hosts)
-    load.more()
+    first, second, load = begin(hosts)
     first.send_signal(signal.SIGSTOP)
     processes.opened(2)
     load.more()

@@ -31,14 +31,14 @@ class OwnerStatsPublisher:
         self._table_due_s: float | None = None
         self._due_s = float("-inf")
 
-    def note_table_due(self, late_s: float = 0.0) -> None:
+    def note_table_due(self, late_s: float) -> None:
         """Note that a table has been due for that many seconds."""
         if self._table_due_s is None:
             self._table_due_s = self._monotonic() - late_s
 
-    def note_table_begin(self, late_s: float = 0.0) -> None:
-        """Note that a refresh has begun, that many seconds after its table was due."""
-        self.note_table_due(late_s)
+    def note_table_begin(self) -> None:
+        """Note that a refresh has begun; its table is due now, if it was not before."""
+        self.note_table_due(0.0)
         self._began_s = self._monotonic()
 
     def note_table_end(self) -> None:
